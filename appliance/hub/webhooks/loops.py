@@ -36,7 +36,9 @@ class WebhookFeeder(Loop):
         self._post.retry(self._webhooks.changed)
         store, head = self._webhooks.store, self._webhooks.head
         moves, handed, blocked = [], 0, 0
-        for row in store.read(queries.behind, head, writes.WEBHOOKS_MAX):
+        rows = store.read(queries.find_enabled, writes.WEBHOOKS_MAX)
+        self._webhooks.is_used = bool(rows)
+        for row in (row for row in rows if row.cursor < head):
             cursor, taken = self._serve(row, head)
             handed += taken
             blocked += taken == 0 and cursor == row.cursor

@@ -29,10 +29,9 @@ def find(reader: Any, webhook_id: str) -> EventWebhookRow | None:
     return None if row is None else EventWebhookRow(*row)
 
 
-def behind(reader: Reader, head: int, limit: int) -> list[EventWebhookRow]:
-    """Return enabled webhooks whose cursor is before `head`."""
-    sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 AND cursor < ? ORDER BY id LIMIT ?"
-    return [EventWebhookRow(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
+def find_enabled(reader: Reader, limit: int) -> list[EventWebhookRow]:
+    sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 ORDER BY id LIMIT ?"
+    return [EventWebhookRow(*row) for row in reader.rows(sql, (limit,), limit=limit)]
 
 
 def pending(

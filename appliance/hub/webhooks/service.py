@@ -51,7 +51,8 @@ class Webhooks:
         self._log = log
         self.changed: set[str] = set()  # webhook ids whose failed sends may work now
         self.work = Wakeup()  # set on new events and changed webhooks
-        hub.feed.on_publish(self.work.set)
+        self.is_used = True  # False: no webhook is enabled, so new events wake nobody
+        hub.feed.on_publish(lambda: self.work.set() if self.is_used else None)
 
     def create(
         self, command: wire.CreateWebhook, principal: Principal, key: str | None = None
@@ -182,5 +183,6 @@ class Webhooks:
 
     def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
         reply: Reply = self._store.write(*call_once(identity, function, *args))
+        self.is_used = True
         self.work.set()
         return reply

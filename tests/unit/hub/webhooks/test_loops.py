@@ -125,6 +125,22 @@ def test_event_handed_over_twice_is_sent_once(fixture, monkeypatch):
     assert len(fixture.out.statuses()) == 3
 
 
+def test_events_wake_the_feeder_only_for_an_enabled_webhook(fixture):
+    work = fixture.webhooks.work
+
+    def wakes():
+        fixture.feed()
+        work.clear()
+        fixture.post()
+        return work.is_set()
+
+    assert not wakes()
+    webhook_id, _ = fixture.made()
+    assert (work.is_set(), wakes()) == (True, True)
+    fixture.patch(webhook_id, enabled=False)
+    assert (work.is_set(), wakes()) == (True, False)
+
+
 def test_a_dead_receiver_does_not_fill_the_outbox(fixture, monkeypatch):
     monkeypatch.setattr("appliance.hub.webhooks.loops.FEED_MAX", 5)
     monkeypatch.setattr("appliance.hub.webhooks.loops.WAITING_MAX", 2)
