@@ -1,5 +1,9 @@
 """`agentlip forecast`: the days until disks are full."""
 
+from typing import Annotated
+
+import typer
+
 from appliance.cli_support import Session, plain_app
 
 app = plain_app(listed="Administration/forecast")
@@ -9,9 +13,12 @@ DISK_COLUMNS = (("DISK OR STORE", "name"), ("BYTES", "bytes"), ("FREE", "free_by
 
 
 @app.command()
-def forecast(session: Session) -> None:
+def forecast(
+    session: Session,
+    span: Annotated[str, typer.Option("--range", help="Samples for the trend: 1h or 14d.")] = "14d",
+) -> None:
     """Show in how many days each disk is full, which stores grow, and what can be reduced."""
-    answer = session.hub().get("/api/v1/forecast")
+    answer = session.hub().get("/api/v1/forecast", range=span)
     if session.machine:
         session.answer(answer, "")
         return

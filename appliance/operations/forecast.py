@@ -1,7 +1,8 @@
-"""When disks will be full: one sample an hour for two weeks, and the trend in them."""
+"""When disks will be full: samples for an hour and for two weeks, and the trend in them."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from appliance.operations.wire import (
     READ,
     DiskForecast,
     Forecast,
+    ForecastQuery,
+    ForecastRange,
     Reducible,
     StoreForecast,
     UsageSeries,
@@ -28,7 +31,9 @@ from appliance.operations.wire import (
 from appliance.web.responders import Responders, reply_with
 
 SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
-SPAN_MS_MIN = HOUR_MS  # a trend over less time would be noise
+RECENT_MAX = 13  # one every five minutes for an hour, in memory
+LATE_MS = 60_000  # a loop's round may come earlier than its interval by less
+SPAN_MS_MIN = {"1h": HOUR_MS // 6, "14d": HOUR_MS - LATE_MS}  # less time would be noise
 FILE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 200_000  # files per folder that are counted
 GROWTH_MIN = 1024.0  # bytes a day that count as growth
@@ -66,27 +71,37 @@ class GrowthSamples:
         self._folders = folders
         self._stores = stores
         self._samples = read_json(file, list[GrowthSample], FILE_BYTES_MAX) or []
+        self._recent: list[GrowthSample] = []
 
     def sample(self, now_ms: int) -> None:
-        """Add a sample. A sample from the future, after the clock was set, is dropped."""
+        """Add a sample, and store one an hour. A sample from the future, after the clock was set,
+        is dropped."""
         values = {disk.name: disk.size_bytes - disk.free_bytes for disk in self._disks()}
         values |= self._stores()
-        kept = [sample for sample in self._samples if sample.at_ms < now_ms]
-        self._samples = [*kept, GrowthSample(now_ms, values)][-SAMPLES_MAX:]
-        write_whole(self._file, msgspec.json.encode(self._samples))
+        recent, kept = (
+            [sample for sample in samples if sample.at_ms < now_ms]
+            for samples in (self._recent, self._samples)
+        )
+        self._recent = [*recent, GrowthSample(now_ms, values)][-RECENT_MAX:]
+        self._samples = kept
+        if not kept or now_ms - kept[-1].at_ms >= HOUR_MS - LATE_MS:
+            self._samples = [*kept, self._recent[-1]][-SAMPLES_MAX:]
+            write_whole(self._file, msgspec.json.encode(self._samples))
 
-    def forecast(self, reducible: Mapping[str, tuple[Path, str]]) -> Forecast:
+    def forecast(
+        self, reducible: Mapping[str, tuple[Path, str]], span: ForecastRange = "14d"
+    ) -> Forecast:
         """Return the forecast. `reducible`: folders, and the commands that free their space."""
-        samples = self._samples
+        samples = self._recent if span == "1h" else self._samples
+        trend = partial(_trend, samples, SPAN_MS_MIN[span])
         disks = [
             DiskForecast(list(disk.of), disk.free_bytes, disk.size_bytes,
-                         *self._trend(disk.name, disk.free_bytes))
+                         *trend(disk.name, disk.free_bytes))
             for disk in self._disks()
         ]  # fmt: skip
         free = disks[0].free_bytes if disks else 0
         stores = [
-            StoreForecast(name, size, *self._trend(name, free))
-            for name, size in self._stores().items()
+            StoreForecast(name, size, *trend(name, free)) for name, size in self._stores().items()
         ]
         rows = [
             Reducible(what, size, command)
@@ -101,14 +116,6 @@ class GrowthSamples:
             round(days, 2), disks, stores, rows, [row.at_ms for row in samples], usage
         )  # fmt: skip
 
-    def _trend(self, name: str, free_bytes: int) -> tuple[float | None, float | None]:
-        """Return the growth in bytes a day, and the days until `free_bytes` are used."""
-        points = [(row.at_ms, row.values[name]) for row in self._samples if name in row.values]
-        growth = slope(points)
-        if growth is None or growth < GROWTH_MIN:
-            return growth, None
-        return growth, round(free_bytes / growth, 1)
-
     def _disks(self) -> Iterator[Disk]:
         """Yield one disk for each file system."""
         of: dict[int, list[str]] = {}
@@ -121,9 +128,20 @@ class GrowthSamples:
             yield Disk(tuple(names), volume.f_bavail * unit, volume.f_blocks * unit)
 
 
-def slope(points: list[tuple[int, int]]) -> float | None:
+def _trend(
+    samples: list[GrowthSample], span_ms_min: int, name: str, free_bytes: int
+) -> tuple[float | None, float | None]:
+    """Return the growth in bytes a day, and the days until `free_bytes` are used."""
+    points = [(row.at_ms, row.values[name]) for row in samples if name in row.values]
+    growth = slope(points, span_ms_min)
+    if growth is None or growth < GROWTH_MIN:
+        return growth, None
+    return growth, round(free_bytes / growth, 1)
+
+
+def slope(points: list[tuple[int, int]], span_ms_min: int) -> float | None:
     """Return the daily slope by least squares, or None if the points cover too little time."""
-    if len(points) < 2 or points[-1][0] - points[0][0] < SPAN_MS_MIN:
+    if len(points) < 2 or points[-1][0] - points[0][0] < span_ms_min:
         return None
     count = len(points)
     mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
@@ -145,7 +163,7 @@ def folder_bytes(folder: Path) -> int:
 
 class GrowthSampler(Loop):
     name = "growth_sampler"
-    interval_seconds = HOUR_MS / 1000
+    interval_seconds = 300.0
 
     def __init__(self, samples: GrowthSamples, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
@@ -160,10 +178,10 @@ class GrowthSampler(Loop):
         return {"samples": 1}
 
 
-def routes(forecast: Callable[[], Forecast]) -> list[Route]:
+def routes(forecast: Callable[[ForecastQuery], Forecast]) -> list[Route]:
     return [
         Route("/api/v1/forecast", Responders(get=reply_with(forecast)), {
-            "GET": Operation(READ, reply=Forecast,
+            "GET": Operation(READ, query=ForecastQuery, reply=Forecast,
                              summary=("Forecast when disks will be full, with ways to reduce "
                                      "their use")),
         }),
@@ -194,9 +212,9 @@ class ForecastSubsystem(Subsystem):
     def routes(self) -> list[Route]:
         return routes(self._forecast)
 
-    def _forecast(self) -> Forecast:
+    def _forecast(self, query: ForecastQuery) -> Forecast:
         reducible = {what: row for what, row in self._needs.folders.items() if row[1]}
-        forecast: Forecast = in_thread(self._samples.forecast, reducible)
+        forecast: Forecast = in_thread(self._samples.forecast, reducible, query.range)
         return forecast
 
     def _store_bytes(self) -> dict[str, int]:

@@ -150,10 +150,20 @@ class Reducible(Struct, frozen=True):
     command: str
 
 
+ForecastRange = Literal["1h", "14d"]
+
+
+class ForecastQuery(Struct, frozen=True):
+    """A query for a forecast. `range`: the samples that make the trend: one every 5 minutes for an
+    hour, since the start, or one an hour for two weeks."""
+
+    range: ForecastRange = "14d"
+
+
 class Forecast(Struct, frozen=True):
     """When disks will be full. `observed_days`: the time between the first and the last sample.
-    The list with reducible data begins with the largest. `at_ms`: the samples' times, one an hour
-    for two weeks, to which each entry in `usage` belongs."""
+    The list with reducible data begins with the largest. `at_ms`: the samples' times, to which
+    each entry in `usage` belongs."""
 
     observed_days: float
     disks: list[DiskForecast]

@@ -32,8 +32,9 @@ export function Usage({ data: { at_ms: times, usage, disks, stores }, place }) {
     const points = values.map((value, index) => [times[index], value]).filter(([at, value]) => at >= since && value !== null);
     return { name, title: name, unit: "bytes", times: points.map(([at]) => at), values: points.map(([, value]) => value), growth: growth[name] };
   }).filter(({ values }) => values.length > 1);
-  if (!charts.length) return html`<p class="soft">A sample comes every hour. Two draw a line.</p>`;
-  return html`<p class="soft">A point every hour. The dashed line is the trend.</p><div class="charts">${charts.map((each) => html`<${Chart} key=${each.name} ...${each} />`)}</div>`;
+  const interval = place.query.range === "1h" ? "5 minutes" : "hour";
+  if (!charts.length) return html`<p class="soft">A sample comes every ${interval}. Two draw a line.</p>`;
+  return html`<p class="soft">A point every ${interval}. The dashed line is the trend.</p><div class="charts">${charts.map((each) => html`<${Chart} key=${each.name} ...${each} />`)}</div>`;
 }
 
 // The next round number, which ends an axis.

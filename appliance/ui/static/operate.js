@@ -37,8 +37,8 @@ const VIEWS = {
   },
   rates: { title: "Rates", group: "Health", what: "rates", read: readRates, body: Charts, choice: { name: "range", label: "Range", values: ["1h", "24h", "7d"] } },
   forecast: {
-    title: "Forecast", group: "Health", what: "forecast", seconds: 60, read: () => get("/api/v1/forecast"),
-    facts: (data) => [["Observed", duration(data.observed_days * 86_400)]], body: Usage, choice: { name: "range", label: "Range", values: ["14d", "7d", "24h"] },
+    title: "Forecast", group: "Health", what: "forecast", seconds: 60, read: ({ range }) => get("/api/v1/forecast", { range: range === "1h" ? range : "14d" }),
+    facts: (data) => [["Observed", duration(data.observed_days * 86_400)]], body: Usage, choice: { name: "range", label: "Range", values: ["14d", "7d", "24h", "1h"] },
     rows: (data) => [...data.disks.map((row) => ({ kind: "disk", name: row.of.join(", "), ...row, bytes: row.size_bytes - row.free_bytes })),
       ...data.stores.map((row) => ({ kind: "store", name: row.store, ...row })), ...data.reducible.map((row) => ({ kind: "can be reduced", name: row.what, ...row }))],
     key: (row) => `${row.kind} ${row.name}`, empty: "No disks.",

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from appliance.kernel.clock import DAY_MS, HOUR_MS
+from appliance.kernel.clock import DAY_MS
 from appliance.operations import forecast as service
 from appliance.operations.forecast import SAMPLES_MAX, GrowthSamples
 
@@ -32,15 +32,15 @@ class Machine:
         folders = {"workspace": self.folder, "backups": self.folder, "gone": self.folder / "no"}
         self.samples = GrowthSamples(self.file, folders, lambda: {"hub": self.store})
 
-    def pass_hours(self, hours, disk=0, store=0):
-        for _ in range(hours):
+    def pass_hours(self, hours, disk=0, store=0, minutes=60):
+        for _ in range(hours * 60 // minutes):
             self.samples.sample(self.at_ms)
-            self.at_ms += HOUR_MS
+            self.at_ms += minutes * 60_000
             self.used += disk
             self.store += store
 
-    def forecast(self, **reducible):
-        return self.samples.forecast(reducible)
+    def forecast(self, span="14d", **reducible):
+        return self.samples.forecast(reducible, span)
 
 
 @pytest.fixture
@@ -55,6 +55,15 @@ def test_days_to_full_follow_from_the_growth_of_the_disk(machine):
     assert disk.growth_bytes_per_day == pytest.approx(24 * GIB, rel=0.01)
     assert disk.days_to_full == pytest.approx((100 - 58) / 24, abs=0.1)
     assert machine.forecast().observed_days == pytest.approx(47 / 24, abs=0.01)
+
+
+def test_last_hour_has_its_own_trend(machine):
+    machine.pass_hours(48, minutes=5)
+    machine.pass_hours(2, disk=GIB, minutes=5)
+    recent, whole = machine.forecast("1h"), machine.forecast()
+    assert recent.disks[0].growth_bytes_per_day == pytest.approx(288 * GIB, rel=0.01)
+    assert (len(recent.at_ms), len(whole.at_ms)) == (13, 50)
+    assert recent.disks[0].days_to_full < whole.disks[0].days_to_full / 20
 
 
 def test_forecast_needs_an_hour_and_growth(machine):
