@@ -146,7 +146,7 @@ def registry_routes(relay: Relay, made: Operations) -> list[Route]:
         }),
         Route("/registry/agents/{agent}/rotate-key", Responders(post=signed(relay.rotate)), {
             "POST": agent("Replace the agent's key", body=wire.RotateKey, reply=wire.AgentChanged,
-                          errors=(wire.AgentTaken,)),
+                          errors=(wire.AgentTaken, wire.RecoveryContested)),
         }),
         Route("/registry/agents/{agent}/recover",
               Responders(post=reply_to_client(relay.recover, 202),
@@ -155,8 +155,8 @@ def registry_routes(relay: Relay, made: Operations) -> list[Route]:
                             body=wire.RecoverKey, reply=wire.RecoveryBegun,
                             errors=(BadAgentName, BadKey, wire.WrongSignature, wire.AgentTaken,
                                     wire.EmailNotVerified)),
-            "DELETE": agent("Cancel a key recovery with the present key", (wire.NoSuchRecovery,),
-                            reply=wire.Done),
+            "DELETE": agent("Cancel a key recovery with the present key",
+                            (wire.NoSuchRecovery, wire.RecoveryContested), reply=wire.Done),
         }),
         Route("/registry/key-log", Responders(get=signed(relay.key_log, is_open=True)), {
             "GET": anybody("List key log entries, oldest first", query=wire.KeyLogQuery,

@@ -346,6 +346,12 @@ class NoSuchRecovery(Missing):
     default_hint = "GET /contacts of another agent shows recoveryInProgress while one waits"
 
 
+class RecoveryContested(Conflict):
+    code = "RECOVERY_CONTESTED"
+    default_message = "the owner has asked for another key again; the present key can't prevent it"
+    default_hint = "a relay admin can end the recovery with the agent: agentlip relay revoke NAME"
+
+
 class NoKeyLog(Missing):
     code = "NO_KEY_LOG"
     default_message = "this relay has no key log yet"

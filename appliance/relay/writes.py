@@ -29,6 +29,8 @@ DENIALS_MAX = 3  # by one agent, after which the requester is blocked
 EVENTS_DAYS = 30.0
 BROADCASTS_MAX = 1_000  # the newest are kept
 RECOVERY_MS = HOUR_MS  # in which the former key can cancel, and contacts see the recovery
+CONTESTED_MS = DAY_MS  # the same, for a recovery after one that the former key ended
+CONTEST_MS = 30 * DAY_MS  # how long such an end counts
 RECOVERED_MAX = 100  # keys that one round replaces
 PRUNED_MAX = 1_000  # rows that one round deletes from a table
 
@@ -55,6 +57,13 @@ def add_code(tx: Tx, agent: str, email: str, code: str, public_key: str | None) 
         (agent, email, _code_digest(tx, agent, email, code), public_key, tx.now_ms + CODE_MS),
     )
     return int(row.fetchone()[0])
+
+
+_CONTESTED = (
+    "SELECT 1 FROM log WHERE agent = ?1 AND name = 'agent.recovery-cancelled' AND at_ms > ?2 AND"
+    " event_id > (SELECT ifnull(max(event_id), 0) FROM log WHERE agent = ?1"
+    " AND name = 'agent.recovered')"
+)
 
 
 def confirm_code(tx: Tx, agent: str, code: str) -> CodeResult:
@@ -186,15 +195,17 @@ def _relay_key(tx: Tx) -> AgentKey:
 
 
 def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:
-    """Replace the key. A recovery that waits ends."""
+    """Replace the key. A recovery that waits ends. Raises RecoveryContested."""
     _check_unused(tx, key)
-    _end_recovery(tx, name)
+    if _end_recovery(tx, name):
+        _record_cancelled(tx, name)
     _replace_key(tx, name, former, key, signature)
 
 
 def recover(tx: Tx, name: str, email: str, key: str) -> int:
-    """Begin the hour after which this key replaces the agent's key. Return when the hour ends.
-    Raises EmailNotVerified unless the owner's address is verified for the agent and the key."""
+    """Begin the hour after which this key replaces the agent's key, or the day after a recovery
+    that the present key has ended. Return when the time ends. Raises EmailNotVerified unless the
+    owner's address is verified for the agent and the key."""
     verified = tx.execute(
         "SELECT 1 FROM verifications AS v JOIN agents AS a ON a.name = v.agent"
         " AND a.owner_email = v.email AND a.status = 'active' WHERE v.agent = ? AND v.email = ?"
@@ -204,7 +215,7 @@ def recover(tx: Tx, name: str, email: str, key: str) -> int:
     if verified is None:
         raise wire.EmailNotVerified
     _check_unused(tx, key)
-    due_ms = tx.now_ms + RECOVERY_MS
+    due_ms = tx.now_ms + (CONTESTED_MS if _is_contested(tx, name) else RECOVERY_MS)
     tx.execute(
         "INSERT OR REPLACE INTO recoveries VALUES (?, ?, ?, ?)", (name, key, tx.now_ms, due_ms)
     )
@@ -214,9 +225,21 @@ def recover(tx: Tx, name: str, email: str, key: str) -> int:
 
 
 def cancel_recovery(tx: Tx, name: str) -> None:
+    """End a recovery with the present key. Raises NoSuchRecovery, RecoveryContested."""
     if not _end_recovery(tx, name):
         raise wire.NoSuchRecovery
+    _record_cancelled(tx, name)
+
+
+def _record_cancelled(tx: Tx, name: str) -> None:
+    if _is_contested(tx, name):
+        raise wire.RecoveryContested
     record(tx, "agent.recovery-cancelled", name)
+
+
+def _is_contested(tx: Tx, name: str) -> bool:
+    """Return whether the present key has ended a recovery of late."""
+    return tx.execute(_CONTESTED, (name, tx.now_ms - CONTEST_MS)).fetchone() is not None
 
 
 def finish_recoveries(tx: Tx) -> list[str]:

@@ -1,7 +1,8 @@
 """A lost key gives way to another after the owner's code and an hour that contacts see."""
 
-from appliance.kernel.clock import HOUR_MS, iso
+from appliance.kernel.clock import DAY_MS, HOUR_MS, iso
 from appliance.relay.loops import KeyRecoverer
+from tests.http.relay.test_table import rotation
 from tests.support.relay import RelayFixture, key, recovery
 
 
@@ -55,6 +56,22 @@ def test_present_key_cancels_the_recovery(relay):
     assert relay.request("DELETE", path, by="anna").status_code == 404
     assert run_recoverer(relay) == {"recovered": 0}
     assert contact(relay)[0] == str(key("anna").public)
+
+
+def test_thief_of_the_key_ends_only_one_recovery(relay):
+    cancel = "DELETE", "/registry/agents/anna/recover"
+    begin(relay)
+    assert relay.request(*cancel, by="anna").status_code == 200
+    relay.clock.pass_seconds(3600)
+    assert begin(relay).json["effectiveAt"] == iso(relay.clock.now_ms() + DAY_MS)
+    rotate = "POST", "/registry/agents/anna/rotate-key", rotation("anna")
+    for refused in (relay.request(*cancel, by="anna"), relay.request(*rotate, by="anna")):
+        assert (refused.status_code, refused.json["code"]) == (409, "RECOVERY_CONTESTED")
+    assert run_recoverer(relay, 23.9) == {"recovered": 0}
+    assert run_recoverer(relay, 0.1) == {"recovered": 1}
+    assert relay.rows("SELECT public_key FROM agents WHERE name = 'anna'") == [
+        (recovery("anna")["publicKey"],)
+    ]
 
 
 def test_recovery_without_the_owners_code_is_refused(relay):
