@@ -15,14 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import (
-    Session,
-    note,
-    plain,
-    plain_app,
-    until_signalled,
-    write_now,
-)
+from appliance.cli_support import Session, note, plain, plain_app, until_signalled, write_now
 from appliance.kernel.errors import Invalid
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 
@@ -61,12 +54,10 @@ def listen(
         ),
     ] = None,
     until_event: Annotated[
-        int | None,
-        typer.Option("--until-event", min=0, help="Exit after the event with this id."),
+        int | None, typer.Option("--until-event", min=0, help="Exit after the event with this id.")
     ] = None,
     exit_after: Annotated[
-        int | None,
-        typer.Option("--exit-after", min=1, help="Exit after this many events."),
+        int | None, typer.Option("--exit-after", min=1, help="Exit after this many events.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until a hub is running.")] = False,
 ) -> None:

@@ -77,16 +77,9 @@ def to_wire(pause: StoredPause, ahead_ms: int) -> ShownPause:
 
 
 def begin(
-    tx: Tx,
-    kind: PauseKind,
-    subject: str,
-    cause: PauseCause,
-    by: str,
-    reason: str | None,
-    until_steady_ms: int | None,
-    scope: Scope,
-    principal: str | None = None,
-) -> ShownPause:
+    tx: Tx, kind: PauseKind, subject: str, cause: PauseCause, by: str, reason: str | None,
+    until_steady_ms: int | None, scope: Scope, principal: str | None = None,
+) -> ShownPause:  # fmt: skip
     """Pause a subject, in place of its former pause. `scope`: the event's."""
     tx.execute(_BEGIN, (kind, subject, cause, by, tx.now, reason, until_steady_ms))
     _note_waking(tx, kind, subject, "paused")

@@ -95,8 +95,7 @@ class Hub:
     ) -> Reply:
         check_name(title=command.title)
         command = wire.CreateTopic(
-            self.access.find_channel(principal, POST, command.channel_id),
-            plain_name(command.title),
+            self.access.find_channel(principal, POST, command.channel_id), plain_name(command.title)
         )
         identity = keyed_request(principal, "POST", "topics", key, command)
         return self._mutate("create_topic", identity, writes.create_topic, command, principal.label)
@@ -265,11 +264,7 @@ class Hub:
         )  # fmt: skip
 
     def _mutate(
-        self,
-        verb: str,
-        identity: idempotency.KeyedRequest | None,
-        function: Any,
-        *args: Any,
+        self, verb: str, identity: idempotency.KeyedRequest | None, function: Any, *args: Any
     ) -> Reply:
         outcome = "failed"
         try:

@@ -41,13 +41,7 @@ _encode = msgspec.json.Encoder().encode
 class HubSession:
     """One client's WebSocket on the hub, from hello to close."""
 
-    def __init__(
-        self,
-        socket: Socket,
-        hub: Hub,
-        principal: Principal,
-        requests: Requests,
-    ) -> None:
+    def __init__(self, socket: Socket, hub: Hub, principal: Principal, requests: Requests) -> None:
         self._socket = socket
         self._hub = hub
         self._requests = requests

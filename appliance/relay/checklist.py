@@ -52,8 +52,6 @@ def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.
         ),
         wire.ChecklistItem("duplicate-email", same_email == 0, f"{same_email} other agents"),
         wire.ChecklistItem(
-            "burst",
-            same_address <= BURST_MAX,
-            f"{same_address} others with its address in a day",
+            "burst", same_address <= BURST_MAX, f"{same_address} others with its address in a day"
         ),
     ]

@@ -15,11 +15,7 @@ from appliance.web.responders import Responders
 def group_routes(relay: Relay) -> list[Route]:
     groups, agent = RelayGroups(relay), Operations(relay).agent
     signed = partial(reply_to_signer, relay)
-    gone, stranger, role = (
-        wire.NoSuchGroup,
-        wire.NotAMember,
-        wire.GroupRoleMissing,
-    )
+    gone, stranger, role = (wire.NoSuchGroup, wire.NotAMember, wire.GroupRoleMissing)
     return [
         Route("/groups", Responders(get=signed(groups.groups), post=signed(groups.create, 201)), {
             "GET": agent("List the agent's groups", reply=list[wire.GroupEntry]),

@@ -59,9 +59,7 @@ def report(tx: Tx, name: str, command: wire.Report) -> wire.ReportTaken:
 def pause(tx: Tx, name: str, command: wire.PauseAgent, by: str, principal: str | None) -> Reply:
     """Pause an agent, also one that never ran."""
     tx.execute(_ADD, (name, tx.now))
-    bounds_writes.pause(
-        tx, "principal", name, command.reason, command.seconds, by, principal
-    )  # fmt: skip
+    bounds_writes.pause(tx, "principal", name, command.reason, command.seconds, by, principal)
     return _shown(tx, name)
 
 

@@ -4,10 +4,7 @@ from appliance.kernel.metrics import counter, gauge
 
 put_bytes = counter("blobs_put_bytes_total", "Bytes in put files, also repeatedly")
 refused = counter(
-    "blobs_refused_total",
-    "Refused files, by reason",
-    ("reason",),
-    zeros=("quota", "busy"),
+    "blobs_refused_total", "Refused files, by reason", ("reason",), zeros=("quota", "busy")
 )
 collected = counter("blobs_collected_total", "Removed files, because nothing named them")
 count = gauge("blobs_files", "Kept files")

@@ -61,10 +61,8 @@ class Bounds:
         until_ms = self._until_ms(command)
         by, label = principal.label or principal.name, principal.label
         identity = keyed_request(principal, "POST", "pauses", key, command)
-        return self._change(
-            identity, writes.pause, kind, subject, command.reason, command.seconds, by, label,
-            until_ms,
-        )  # fmt: skip
+        given = command.reason, command.seconds, by, label, until_ms
+        return self._change(identity, writes.pause, kind, subject, *given)
 
     def resume(self, command: wire.EndPause, principal: Principal, key: str | None = None) -> Reply:
         """End a pause. After a ceiling, the name gets the day's ceiling again; after hops, the

@@ -22,15 +22,9 @@ _ENDED = "SELECT kind, subject FROM x_pauses WHERE until_steady_ms <= ? ORDER BY
 
 
 def pause(
-    tx: Tx,
-    kind: PauseKind,
-    subject: str,
-    reason: str | None,
-    seconds: int | None,
-    by: str,
-    principal: str | None,
-    until_ms: int | None = None,
-) -> Reply:
+    tx: Tx, kind: PauseKind, subject: str, reason: str | None, seconds: int | None, by: str,
+    principal: str | None, until_ms: int | None = None,
+) -> Reply:  # fmt: skip
     """Pause a subject for an operator, for some seconds or until a time. Raises NoSuchTopic or
     TooManyPauses."""
     former = pausing.find(tx, kind, subject)
@@ -40,9 +34,7 @@ def pause(
     length_ms = until_ms - tx.now_ms if until_ms is not None else seconds and seconds * 1000
     until = None if length_ms is None else tx.steady_ms + length_ms
     scope = _scope(tx, kind, subject)
-    shown = pausing.begin(
-        tx, kind, subject, "operator", by, reason, until, scope, principal
-    )  # fmt: skip
+    shown = pausing.begin(tx, kind, subject, "operator", by, reason, until, scope, principal)
     return Reply(201 if former is None else 200, encode(wire.PauseChanged(shown)))
 
 

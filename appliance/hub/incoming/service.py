@@ -94,11 +94,7 @@ class IncomingWebhooks:
         return msgspec.structs.replace(reply, status=200) if reply.replayed else reply
 
     def _read(
-        self,
-        row: IncomingRow,
-        verified: senders.Verified,
-        headers: senders.Headers,
-        body: bytes,
+        self, row: IncomingRow, verified: senders.Verified, headers: senders.Headers, body: bytes
     ) -> Delivery:
         payload = self._plan.decode(body)
         event = read_event(row.template, headers, payload)

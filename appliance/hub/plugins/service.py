@@ -33,12 +33,7 @@ class PluginProgress(Protocol):
 class Plugins:
     """One per process."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        runners: Sequence[PluginProgress],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, hub: Hub, runners: Sequence[PluginProgress], clock: Clock) -> None:
         self._hub = hub
         self._store = hub.store
         self._runners = runners
