@@ -8,10 +8,7 @@ import pytest
 
 from tests.support.commands import command, environment
 
-COMMANDS = (
-    ("agentlip", "doctor", "--json"),
-    ("agentlipd", "install-service", "--print"),
-)
+COMMANDS = (("agentlip", "doctor", "--json"), ("agentlipd", "install-service", "--print"))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -47,9 +47,7 @@ def test_status_of_unready_hub_fails_with_reason(tmp_path: Path) -> None:
         assert line.out.startswith("running not-ready=store.suspect http://127.0.0.1:")
 
 
-def test_start_without_writes_serves_reads_and_names_reason(
-    workspace: Path,
-) -> None:
+def test_start_without_writes_serves_reads_and_names_reason(workspace: Path) -> None:
     (workspace / "agentlip.toml").write_text("[store]\nfree_bytes_min = 1_000_000_000_000_000\n")
     for command_line, code in (("up", 3), ("up", 0), ("restart", 3)):
         done = agentlipd(command_line, cwd=workspace)

@@ -68,17 +68,7 @@ def test_no_committed_file_holds(what):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "build",
-        "appliance",
-        "export",
-        "dev",
-        "docs",
-        "spark",
-        "spark-build",
-        "spark-test",
-    ],
+    "name", ["build", "appliance", "export", "dev", "docs", "spark", "spark-build", "spark-test"]
 )
 def test_lock_file_has_exact_versions_hashes_and_no_address(name):
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
@@ -156,9 +146,7 @@ def just(*arguments: str) -> str:
     if not program.exists():
         pytest.skip("just is not in this environment; run: ops/env dev")
     return subprocess.check_output(
-        [program, "--justfile", ROOT / "Justfile", *arguments],
-        text=True,
-        stderr=subprocess.STDOUT,
+        [program, "--justfile", ROOT / "Justfile", *arguments], text=True, stderr=subprocess.STDOUT
     )
 
 

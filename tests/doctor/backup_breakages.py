@@ -7,14 +7,7 @@ from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.failures import BackupFailure, write_failures
 from appliance.backup.settings import BackupSettings
 from appliance.workspace import swap
-from tests.doctor.breakages import (
-    HOUR_MS,
-    PEOPLE,
-    Break,
-    Breakage,
-    workspace_now_ms,
-    write,
-)
+from tests.doctor.breakages import HOUR_MS, PEOPLE, Break, Breakage, workspace_now_ms, write
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.scheduled_backup import make_backup, verified
 
@@ -121,9 +114,7 @@ BACKUPS = (
     ),
     Breakage("upload failed", failed, ("backup.failures:failing",), "the appliance tries again"),
     Breakage(
-        "restore was interrupted",
-        interrupted_restore,
-        ("backup.unfinished-restore:interrupted",),
+        "restore was interrupted", interrupted_restore, ("backup.unfinished-restore:interrupted",)
     ),
     Breakage(
         "disk is smaller than the reserve for backups",

@@ -130,12 +130,7 @@ STORE_FILES = (
         "moving them back does it",
         by.OF_SWAPPED,
     ),
-    Breakage(
-        "migration is half done",
-        by.half_migrated,
-        ("store.migratable:half-migrated",),
-        LOST,
-    ),
+    Breakage("migration is half done", by.half_migrated, ("store.migratable:half-migrated",), LOST),
     Breakage("older file was put back", by.older_file, ("store.record:behind",), LOST),
     Breakage(
         "record of the stores is damaged",
@@ -165,8 +160,7 @@ STORE_FILES = (
     Breakage(
         "trigger eats messages of the bus",
         sql(
-            "bus",
-            "CREATE TRIGGER theirs BEFORE INSERT ON messages BEGIN SELECT RAISE(IGNORE); END",
+            "bus", "CREATE TRIGGER theirs BEFORE INSERT ON messages BEGIN SELECT RAISE(IGNORE); END"
         ),
         ("store.objects:foreign-trigger",),
     ),
@@ -221,10 +215,7 @@ STORE_FILES = (
         ("store.integrity:damaged", "store.whole:damaged"),
         LOST,
         dict.fromkeys(
-            (
-                "events.rows:damaged-store",
-                "events.rows-all:damaged-store",
-            ),
+            ("events.rows:damaged-store", "events.rows-all:damaged-store"),
             "store.integrity:damaged",
         ),
     ),
@@ -311,10 +302,5 @@ STORE_FILES = (
         ("store.integrity:orphaned-row", *DIFFERS),
         LOST,
     ),
-    Breakage(
-        "clock was set",
-        by.clock_set,
-        ("host.clock:jumped",),
-        _REPORT,
-    ),
+    Breakage("clock was set", by.clock_set, ("host.clock:jumped",), _REPORT),
 )

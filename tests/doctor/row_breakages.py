@@ -170,19 +170,13 @@ ROWS = (
     ),
     Breakage(
         "send waits for long",
-        sql(
-            "outbox",
-            f"UPDATE outbox SET PENDING, accepted_steady_ms = NOW - {by.HOUR_MS}",
-        ),
+        sql("outbox", f"UPDATE outbox SET PENDING, accepted_steady_ms = NOW - {by.HOUR_MS}"),
         ("outbox.waiting:waiting",),
         "its broker must be repaired",
     ),
     Breakage(
         "clock is behind",
-        sql(
-            "outbox",
-            f"UPDATE outbox SET PENDING, enqueued_at = NOW + {9 * by.HOUR_MS}",
-        ),
+        sql("outbox", f"UPDATE outbox SET PENDING, enqueued_at = NOW + {9 * by.HOUR_MS}"),
         ("host.clock:past",),
         "only people can set the clock",
     ),

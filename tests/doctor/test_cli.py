@@ -48,9 +48,7 @@ def answering(
 # -- output and exit codes -----------------------------------------------------------------
 
 
-def test_healthy_workspace_prints_groups_and_a_summary(
-    workspace: WorkspaceFixture,
-) -> None:
+def test_healthy_workspace_prints_groups_and_a_summary(workspace: WorkspaceFixture) -> None:
     workspace.talk(4)
     result = doctor(workspace)
     assert result.exit_code == 0
@@ -152,10 +150,7 @@ def test_unexpected_response_is_reported(
     assert why in result.stdout
 
 
-@pytest.mark.parametrize(
-    ("message", "why"),
-    [({"port": 1}, "port 1"), ({"port": 0}, "no port")],
-)
+@pytest.mark.parametrize(("message", "why"), [({"port": 1}, "port 1"), ({"port": 0}, "no port")])
 def test_unreachable_appliance_is_reported(
     workspace: WorkspaceFixture, message: dict[str, object], why: str
 ) -> None:

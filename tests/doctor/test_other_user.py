@@ -72,9 +72,7 @@ def test_workspace_that_the_user_may_not_enter_is_refused(
     assert "ermission" in text or "can't" in text
 
 
-def test_files_that_the_user_may_not_read_are_not_called_lost(
-    workspace: UsedWorkspace,
-) -> None:
+def test_files_that_the_user_may_not_read_are_not_called_lost(workspace: UsedWorkspace) -> None:
     """The directory is open, its files are not."""
     workspace.data.dir.chmod(0o755)
     code, text = doctor_of(NOBODY, workspace, "--json", "--all")

@@ -56,9 +56,7 @@ def test_store_with_a_damaged_header_is_saved_completely(workspace: WorkspaceFix
     assert recover(workspace)["intact"]
 
 
-def test_lost_messages_are_rebuilt_from_their_events(
-    workspace: WorkspaceFixture,
-) -> None:
+def test_lost_messages_are_rebuilt_from_their_events(workspace: WorkspaceFixture) -> None:
     database = fold(workspace)
     before = content(database)
     leaves = leaves_of(database, "messages")
@@ -71,9 +69,7 @@ def test_lost_messages_are_rebuilt_from_their_events(
     assert report["complete"]
 
 
-def test_rows_whose_events_are_lost_are_kept_and_named(
-    workspace: WorkspaceFixture,
-) -> None:
+def test_rows_whose_events_are_lost_are_kept_and_named(workspace: WorkspaceFixture) -> None:
     database = fold(workspace)
     before = content(database)
     pages = leaves_of(database, "events")

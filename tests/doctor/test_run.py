@@ -43,8 +43,7 @@ def test_worst_finding_determines_exit_code_and_readiness(
 
 
 @pytest.mark.parametrize(
-    "error",
-    [sqlite3.OperationalError("disk I/O error"), Unavailable("not now")],
+    "error", [sqlite3.OperationalError("disk I/O error"), Unavailable("not now")]
 )
 def test_failed_check_is_an_error_and_does_not_stop_the_others(
     workspace: WorkspaceFixture, error: Exception

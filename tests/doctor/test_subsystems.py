@@ -198,8 +198,7 @@ def send(workspace: WorkspaceFixture, send_id: str, status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sends_max", "expected"),
-    [(100, []), (12, [("warning", "full")]), (10, [("error", "full")])],
+    ("sends_max", "expected"), [(100, []), (12, [("warning", "full")]), (10, [("error", "full")])]
 )
 def test_an_outbox_near_its_limit_is_found(
     workspace, sends_max: int, expected: list[tuple[str, str]]

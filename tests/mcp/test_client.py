@@ -18,12 +18,7 @@ from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
 
-WAYS = [
-    ("http", "auto"),
-    ("http", "legacy"),
-    ("stdio", "auto"),
-    ("stdio", "legacy"),
-]
+WAYS = [("http", "auto"), ("http", "legacy"), ("stdio", "auto"), ("stdio", "legacy")]
 TOOLS = {
     "status", "list_channels", "list_topics", "read_topic", "read_message", "wait_events",
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message", "search",

@@ -58,8 +58,7 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
                 )
             case "same" if ids:
                 connection.execute(
-                    "UPDATE messages SET content_raw = content_raw WHERE id = ?",
-                    (rng.choice(ids),),
+                    "UPDATE messages SET content_raw = content_raw WHERE id = ?", (rng.choice(ids),)
                 )
             case "fail" if ids:
                 connection.execute("BEGIN")

@@ -270,8 +270,5 @@ class MeshMachine(RuleBasedStateMachine):
 
 TestMesh = MeshMachine.TestCase
 TestMesh.settings = settings(
-    max_examples=30,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -142,10 +142,7 @@ def fill_in(legend: str, labels: dict[str, str]) -> str:
 
 
 def main() -> None:
-    with (
-        tempfile.TemporaryDirectory() as name,
-        serve(Path(name) / "hub", "--no-limits") as hub,
-    ):
+    with tempfile.TemporaryDirectory() as name, serve(Path(name) / "hub", "--no-limits") as hub:
         server = Prometheus(Path(name), rules.slo_rules(), {"agentlip": (hub.port, hub.token)})
         with started(server.command, server.port, Path(name) / "log"):
             fill_mesh(hub)

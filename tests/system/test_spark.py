@@ -112,9 +112,7 @@ def reaches(talk: Conversation, events: list[Event]) -> bool:
     return talk.exported() >= int(events[-1]["event_id"])
 
 
-def test_killed_job_ends_the_same_when_repeated(
-    jobs: SparkContainers,
-) -> None:
+def test_killed_job_ends_the_same_when_repeated(jobs: SparkContainers) -> None:
     """The killed one says where Java takes its classes from."""
     rows = sayings(20_000)
     write_segment(jobs.source, "2026-02-01", rows)

@@ -79,8 +79,7 @@ def test_only_names_of_modules_are_rewritten(source: str, expected: str) -> None
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["import appliance.kernel", "import os, doctor", 'exec("from appliance import x")'],
+    "source", ["import appliance.kernel", "import os, doctor", 'exec("from appliance import x")']
 )
 def test_build_fails_where_an_old_name_would_be_left(source: str) -> None:
     with pytest.raises(SystemExit, match=r"x\.py"):

@@ -143,10 +143,7 @@ def c4(bench: CourierBench) -> Row:
     row = Row("C4", "WebSocket publish at a steady rate: from due to delivered")
     row.figures = [
         Figure(f"{rate:,}/s {name}", paced(bench, row, rate, part), "ms", below=limit)
-        for rate, name, part, limit in (
-            (1_000, "p95", 0.95, 0.6),
-            (20_000, "p95", 0.95, 1.0),
-        )
+        for rate, name, part, limit in ((1_000, "p95", 0.95, 0.6), (20_000, "p95", 0.95, 1.0))
     ]
     return row
 
@@ -212,10 +209,4 @@ def close(*clients: Any) -> None:
         client.close()
 
 
-ROWS: dict[str, Callable[[CourierBench], Row]] = {
-    "C1": c1,
-    "C2": c2,
-    "C3": c3,
-    "C4": c4,
-    "C6": c6,
-}
+ROWS: dict[str, Callable[[CourierBench], Row]] = {"C1": c1, "C2": c2, "C3": c3, "C4": c4, "C6": c6}

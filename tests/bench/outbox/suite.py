@@ -28,9 +28,7 @@ def run(options: Options) -> dict[str, Any]:
     if options.workspace is not None:
         raise Refused("the outbox is measured with brokers of the suite's own: no --workspace")
     sink = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.outbox.sink"],
-        cwd=machine.ROOT,
-        stdout=subprocess.PIPE,
+        [sys.executable, "-m", "tests.bench.outbox.sink"], cwd=machine.ROOT, stdout=subprocess.PIPE
     )
     try:
         assert sink.stdout is not None

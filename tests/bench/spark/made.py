@@ -117,10 +117,7 @@ def _something(
     rng: random.Random, number: int, at: datetime, channels: Any, topics: Any, alive: Any,
     recent: float | None, skewed: bool,
 ) -> Row:  # fmt: skip
-    draw, content = (
-        rng.random(),
-        f"{sentences()[int(rng.random() * SENTENCES)]} {number}",
-    )
+    draw, content = (rng.random(), f"{sentences()[int(rng.random() * SENTENCES)]} {number}")
     if draw < 0.95 or not alive:
         index = rng.randrange(len(topics))
         if skewed and rng.random() < BUSY_SHARE:

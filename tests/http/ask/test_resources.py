@@ -92,9 +92,7 @@ def test_kill_between_answer_and_reply_loses_nothing(tmp_path):
     with hub.running(ending=signal.SIGKILL):
         for ask_id in asked:
             answer = hub.http.post(
-                f"{PATH}/{ask_id}/answer",
-                {"answer": "yes"},
-                headers={"Idempotency-Key": ask_id},
+                f"{PATH}/{ask_id}/answer", {"answer": "yes"}, headers={"Idempotency-Key": ask_id}
             )
             assert answer.status == 200, (answer, states[ask_id])
             assert len(replies(hub, ask_id)) == 1

@@ -106,9 +106,7 @@ def test_older_file_of_any_store_is_refused(workspace: Path, store: str) -> None
     is_refused(workspace, store)
 
 
-def test_lost_audit_records_and_bus_messages_are_missed(
-    workspace: Path,
-) -> None:
+def test_lost_audit_records_and_bus_messages_are_missed(workspace: Path) -> None:
     datadir = DataDir(workspace)
     bus, audit = datadir.database("bus"), datadir.database("audit")
     execute(audit, "DELETE FROM log WHERE seq = (SELECT max(seq) FROM log)")

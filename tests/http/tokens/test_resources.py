@@ -122,10 +122,7 @@ ROUTES = {
     "GET /api/v1/events": (CUT, None),
     "GET /api/v1/events/stream": (None, None),  # tests/unit/hub/test_access.py
 }
-QUERIES = {
-    "GET /api/v1/messages": "?topic_id={topic_id}",
-    "GET /api/v1/search": "?q=hello",
-}
+QUERIES = {"GET /api/v1/messages": "?topic_id={topic_id}", "GET /api/v1/search": "?q=hello"}
 
 
 def limited_routes():

@@ -241,16 +241,9 @@ def rebuilt(log):
             message = data["message"]
             messages[message["id"]] = [message["topic_id"], message["content_raw"], 1, None]
         elif name == "message.edited":
-            messages[data["message_id"]][1:3] = [
-                data["new_content"],
-                data["version"],
-            ]
+            messages[data["message_id"]][1:3] = [data["new_content"], data["version"]]
         elif name == "message.deleted":
-            messages[data["message_id"]][1:] = [
-                "[deleted]",
-                data["version"],
-                data["deleted_by"],
-            ]
+            messages[data["message_id"]][1:] = ["[deleted]", data["version"], data["deleted_by"]]
         elif name == "message.moved_topic":
             message = messages[data["message_id"]]
             assert message[0] == data["old_topic_id"]

@@ -105,8 +105,4 @@ def test_vanished_sockets_leave_nothing_behind(hub, connect, ids):
             client.recv()
         client.close()
     metric = "agentlip_socket_open "
-    until(
-        lambda: f"{metric}0.0" in hub.http.get("/metrics").raw.decode(),
-        10,
-        "no socket is open",
-    )
+    until(lambda: f"{metric}0.0" in hub.http.get("/metrics").raw.decode(), 10, "no socket is open")

@@ -30,10 +30,7 @@ from tests.system.monitoring.prometheus import (
 
 pytestmark = pytest.mark.slow
 
-LIMITS = {
-    "StoreLogLarge": ("100e6", "2e6"),
-    "DiskSpaceLow": ("100e6", "1e6"),
-}
+LIMITS = {"StoreLogLarge": ("100e6", "2e6"), "DiskSpaceLow": ("100e6", "1e6")}
 """Limits of the shipped rules, and those of these tests: the fault is the same, and smaller."""
 CONSTANTS = {
     "appliance.kernel.store.WAL_BYTES_TRUNCATE": 100_000,

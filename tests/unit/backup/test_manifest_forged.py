@@ -49,9 +49,7 @@ def test_text_of_a_manifest_cannot_control_a_terminal(workspace: BackedUp, text:
         workspace.backups.read(made.name)
 
 
-def test_restored_files_have_no_mode_that_the_appliance_does_not_write(
-    workspace: BackedUp,
-) -> None:
+def test_restored_files_have_no_mode_that_the_appliance_does_not_write(workspace: BackedUp) -> None:
     workspace.datadir.settings_file.write_text("[log]\n")
     made = workspace.back_up()
     files = tuple(replace(file, mode=0o7777) for file in made.files)

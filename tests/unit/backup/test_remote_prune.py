@@ -30,9 +30,7 @@ def pruned(local: TargetBackups, target: TargetSettings) -> TargetBackups:
     return local
 
 
-def test_backups_that_retention_does_not_keep_are_removed(
-    pruned: TargetBackups,
-) -> None:
+def test_backups_that_retention_does_not_keep_are_removed(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
     pruned.upload()
     assert at_target(pruned) == names  # all are local

@@ -161,10 +161,7 @@ def test_sends_delivered_since_are_named_and_keep_their_ids(workspace: BackedUp)
     assert ids == [("s1", "s1", "pending")]
 
 
-@pytest.mark.parametrize(
-    ("store", "table"),
-    [("inbox", "inbox"), ("courier", "log")],
-)
+@pytest.mark.parametrize(("store", "table"), [("inbox", "inbox"), ("courier", "log")])
 def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table: str) -> None:
     set_highest = f"INSERT INTO sqlite_sequence VALUES ('{table}', {{}})".format
     execute(workspace.datadir, store, set_highest(30))

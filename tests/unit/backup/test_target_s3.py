@@ -12,11 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from appliance.backup import target_s3
-from appliance.backup.errors import (
-    BackupDamaged,
-    TargetRefused,
-    TargetUnreachable,
-)
+from appliance.backup.errors import BackupDamaged, TargetRefused, TargetUnreachable
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -161,12 +157,7 @@ def test_status_decides_whether_the_request_is_repeated(
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        b"\0\1\2 not http",
-        http_answer("200 OK", b"abc", length=1000),
-    ],
+    "answer", [b"", b"\0\1\2 not http", http_answer("200 OK", b"abc", length=1000)]
 )
 def test_silent_and_broken_servers_are_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes

@@ -83,9 +83,7 @@ def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     assert (seen.state, seen.backups) == ("ok", (name,))
 
 
-def test_file_that_is_gone_after_it_was_sent_is_noticed(
-    local: TargetBackups,
-) -> None:
+def test_file_that_is_gone_after_it_was_sent_is_noticed(local: TargetBackups) -> None:
     name = local.add(FILES)
     real = local.open()
 

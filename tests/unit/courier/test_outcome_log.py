@@ -83,9 +83,7 @@ def test_expired_envelope_is_logged(start_courier, kind, action):
     assert logged(courier) == rows
 
 
-def test_crash_loses_only_outcome_rows_behind_journal(
-    start_courier,
-):
+def test_crash_loses_only_outcome_rows_behind_journal(start_courier):
     courier = start_courier()
 
     def ack(id_):

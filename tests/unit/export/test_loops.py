@@ -29,11 +29,7 @@ def exporter(logged: Logged, **settings: object) -> SegmentExporter:
     chosen = ExportSettings(export=True, segment_open_seconds=0.001, **settings)
     child = CommandRunner(logged.datadir, "export", chosen, Commands(SystemClock()))
     return SegmentExporter(
-        child,
-        chosen,
-        lambda: newest_numbers(logged.datadir),
-        SystemClock(),
-        Log(io.BytesIO()),
+        child, chosen, lambda: newest_numbers(logged.datadir), SystemClock(), Log(io.BytesIO())
     )
 
 

@@ -72,11 +72,7 @@ def index():
 def ask(connection, query):
     condition, parameters = query.contained("x")
     maybe, patterns = query.maybe("x")
-    for where, values in (
-        ("t MATCH ?", [query.match]),
-        (condition, parameters),
-        (maybe, patterns),
-    ):
+    for where, values in (("t MATCH ?", [query.match]), (condition, parameters), (maybe, patterns)):
         yield connection.execute(f"SELECT count(*) FROM t WHERE {where}", values).fetchone()[0] == 1
 
 

@@ -181,12 +181,7 @@ def test_exhausted_version_number_is_refused(env, ids):
 
 
 @pytest.mark.parametrize(
-    "statement",
-    [
-        "DELETE FROM messages",
-        "DELETE FROM events",
-        "UPDATE events SET name = 'x'",
-    ],
+    "statement", ["DELETE FROM messages", "DELETE FROM events", "UPDATE events SET name = 'x'"]
 )
 def test_database_refuses_to_delete_messages_and_events(env, ids, statement):
     before = env.everything()

@@ -34,10 +34,7 @@ def run(job="ingest", minute=0, **more):
 
 @pytest.mark.parametrize(
     ("outcome", "succeeded_at"),
-    [
-        ("failed", "2026-02-01T07:01:09.000Z"),
-        ("nothing_new", "2026-02-01T07:05:09.000Z"),
-    ],
+    [("failed", "2026-02-01T07:01:09.000Z"), ("nothing_new", "2026-02-01T07:05:09.000Z")],
 )
 def test_failed_run_keeps_the_time_of_the_last_success(runs, outcome, succeeded_at):
     kept = runs()

@@ -53,12 +53,7 @@ def test_file_is_read(tmp_path):
         ("retries = 2", 'spark = true\nimage = "x"', 4, "runs what the image has"),
         ("retries = 2", 'mounts = ["lake:/data"]', 4, "only a job with an `image` has `mounts`"),
         ('LANG = "C"', 'LANG = """', 11, "Unterminated string"),
-        (
-            "retries = 2",
-            'scopes = ["hub:read", "root"]',
-            4,
-            "scopes: 'root' is not one of admin, ",
-        ),
+        ("retries = 2", 'scopes = ["hub:read", "root"]', 4, "scopes: 'root' is not one of admin, "),
         (
             'LANG = "C"',
             f'LANG = "C"\n{TRIGGER.format("hub", "nope.created")}',

@@ -24,10 +24,7 @@ def test_lock_has_one_holder_and_can_be_taken_again(tmp_path):
 def test_shared_lock_is_refused_while_the_lock_is_held(tmp_path):
     path = tmp_path / "one.lock"
     path.touch()
-    with (
-        open(open_own(path, os.O_RDONLY)) as reader,
-        open(open_own(path, os.O_RDONLY)) as other,
-    ):
+    with open(open_own(path, os.O_RDONLY)) as reader, open(open_own(path, os.O_RDONLY)) as other:
         assert try_lock(reader.fileno(), shared=True)
         assert try_lock(other.fileno(), shared=True)
         assert not try_lock(reader.fileno())

@@ -22,12 +22,7 @@ def test_new_connection_that_is_closed_is_not_repeated():
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [
-        (200, {}, b"x" * 101),
-        (200, {"Content-Length": "10"}, b"short"),
-        b"nonsense\r\n\r\n",
-    ],
+    "reply", [(200, {}, b"x" * 101), (200, {"Content-Length": "10"}, b"short"), b"nonsense\r\n\r\n"]
 )
 def test_incomplete_and_oversized_responses_are_refused(reply):
     with http_server(lambda _: reply) as server, pytest.raises(Unreachable):

@@ -7,14 +7,7 @@ from appliance.outbox import expiry
 
 @pytest.mark.parametrize(
     ("days", "margin", "hours"),
-    [
-        (7, 24, 144),
-        (10, 24, 216),
-        (14, 34, 302),
-        (30, 72, 648),
-        (90, 216, 1944),
-        (365, 876, 7884),
-    ],
+    [(7, 24, 144), (10, 24, 216), (14, 34, 302), (30, 72, 648), (90, 216, 1944), (365, 876, 7884)],
 )
 def test_max_age_by_dedupe_window(days, margin, hours):
     assert (expiry.margin_hours(days), expiry.max_age_hours(days)) == (margin, hours)

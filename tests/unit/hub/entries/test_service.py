@@ -128,8 +128,7 @@ def test_acknowledging_is_all_or_nothing(env, ids):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [{}, {"first": 1}, {"last": 2}, {"ids": [1], "first": 1, "last": 2}],
+    "command", [{}, {"first": 1}, {"last": 2}, {"ids": [1], "first": 1, "last": 2}]
 )
 def test_range_without_both_ends_or_with_ids_is_refused(env, command):
     env.send(to=["ada"])
@@ -204,8 +203,7 @@ def test_limited_token_sees_entries_of_its_channels(env):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [{"ack_by_seconds": 5}, {"to": ["ada"], "on_overdue": "remind"}, {"to": [" "]}],
+    "command", [{"ack_by_seconds": 5}, {"to": ["ada"], "on_overdue": "remind"}, {"to": [" "]}]
 )
 def test_deadline_without_recipients_or_wish_without_deadline_is_refused(env, command):
     with pytest.raises(Invalid):

@@ -295,10 +295,7 @@ def test_a_reply_goes_where_the_message_came_from(new_hooks):
     assert hooks.run_all() == ["ok", "ok"]
     assert [
         (message.to, message.message, message.reply_to_id, message.mesh) for message in hooks.sent
-    ] == [
-        ("#alerts", "thanks", "bm_1", "default"),
-        (f"dm:{ALICE}", "thanks", "bm_2", "default"),
-    ]
+    ] == [("#alerts", "thanks", "bm_1", "default"), (f"dm:{ALICE}", "thanks", "bm_2", "default")]
     (act,) = hooks.runs()[0].acts
     assert (act["scope"], act["outcome"]) == ("reply:event", "sent")
     assert act["client_message_id"] == hooks.sent[1].client_message_id

@@ -45,9 +45,6 @@ CHECKS = (
         repair=_trim,
     ),
     Check(
-        name="toy.room",
-        inspects="there is room for notes",
-        problems=(Problem("full"),),
-        find=_full,
+        name="toy.room", inspects="there is room for notes", problems=(Problem("full"),), find=_full
     ),
 )
