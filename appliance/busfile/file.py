@@ -155,11 +155,11 @@ def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
             return
         with transaction(connection):
             last, present = _last_file(paths), _identify(connection, paths)
-            if last not in (b"", present):
+            if not present.startswith(last):
                 schema.execute(connection, schema.RAISE)
                 if last.rpartition(b" ")[2] == present.rpartition(b" ")[2]:
                     schema.note_replaced(connection)
-            write_whole(paths.last_file, _identify(connection, paths))
+            write_whole(paths.last_file, _identify(connection, paths))  # `fence` has risen
 
 
 def _identify(connection: sqlite3.Connection, paths: BusPaths) -> bytes:
