@@ -50,7 +50,7 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
     except OSError as error:
         reason = error.strerror or os.strerror(error.errno or 0)
         name = "backup.identity_file" if file is None else "--identity"
-        raise KeyRefused(f"{name}: {path} can't be read: {reason}") from None
+        raise KeyRefused(f"{name}: {path} can't be read: {reason.lower()}") from None
     lines = [line.strip() for line in text.splitlines()]
     keys = [_identity(line) for line in lines if line and not line.startswith("#")]
     if not keys:

@@ -110,6 +110,7 @@ def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):
         ("AGENTLIP_TOKEN_FILE", "channel list"),
         ("AGENTLIP_USAGE_FILE", "agent report"),
         ("AGENTLIP_WORKSPACE", "status"),
+        ("AGENTLIP_NETWORK_FOLDER", "network contacts"),
     ],
 )
 def test_error_names_the_variable_and_its_file(variable, words, tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ With the option `keyring`, the keys are in the system's keyring instead. A folde
 agent, and can move to another machine with all its files.
 """
 
+import os
 import stat
 from contextlib import suppress
 from importlib import import_module
@@ -93,7 +94,9 @@ class AgentFolder:
         try:
             return msgspec.json.decode((self.path / "agent.json").read_bytes(), type=AgentConfig)
         except (OSError, ValueError) as error:
-            raise NoNetworkAgent(f"no network agent in {self.path}: {error}") from None
+            variable = "AGENTLIP_NETWORK_FOLDER"
+            source = f"{variable}: " * (os.environ.get(variable) == str(self.path))
+            raise NoNetworkAgent(f"{source}no network agent in {self.path}: {error}") from None
 
     def key(self) -> AgentKey:
         return self._read_key("key")

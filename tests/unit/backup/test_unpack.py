@@ -89,7 +89,7 @@ def test_identity_file_is_read_as_age_writes_it(
         with pytest.raises(KeyRefused, match="identity file") as raised:
             backups.identities(wrong)
         assert "1FOO" not in raised.value.message
-    with pytest.raises(KeyRefused, match="No such file"):
+    with pytest.raises(KeyRefused, match="no such file"):
         backups.identities(tmp_path / "absent")
 
 
