@@ -102,3 +102,6 @@ def test_forecast_draws_stored_samples_with_a_trend(tmp_path):
             page.choose(".operate select", "24h")
             until(lambda: 0 < page.tab.evaluate(dots) <= 25 < whole, 20, "one day")
             is_accessible(page.tab, "forecast")
+            page.choose(".operate select", "1h")
+            text = "document.querySelector('.operate').innerText"
+            until(lambda: "every 5 minutes" in page.tab.evaluate(text), 20, "one hour")
