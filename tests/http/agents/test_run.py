@@ -5,10 +5,16 @@ import random
 import shlex
 import signal
 import subprocess
+from functools import partial
 from time import monotonic
 
 import pytest
 
+from appliance.hub.agents import turn_runner
+from appliance.hub.agents.turn_runner import Limits, Replaced, TurnRunner
+from appliance.kernel.clock import SystemClock
+from appliance.sdk.discovery import find_hub
+from appliance.sdk.http import HubClient
 from tests.support.commands import command, environment
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -176,6 +182,23 @@ def test_second_program_begins_after_the_turn_of_the_first(hub, ids, tmp_path):
     assert outcomes[-1] == "stopped", "before the second began"
     assert f"{second.process.pid}@" in first.process.communicate(timeout=30)[1].decode()
     assert f"{first.process.pid}@" in second.end()
+
+
+def test_program_after_a_killed_one_waits_and_names_it(hub, monkeypatch):
+    monkeypatch.setattr(turn_runner, "LEASE_SECONDS", 2)
+    said = []
+    locate = partial(find_hub, hub.workspace)
+    killed, second = (
+        TurnRunner(HubClient(locate), "b6", ["true"], Limits(), SystemClock(), said.append)
+        for _ in range(2)
+    )
+    assert killed.begin()
+    since = killed.report("working") and agent_row(hub, "b6")["state_since"]
+    assert second.begin()
+    assert f" has a turn for b6 since {since}" in said[0]
+    assert agent_row(hub, "b6")["state"] == "asleep"
+    with pytest.raises(Replaced, match=" runs this agent since "):
+        killed.report("working")
 
 
 def _replaced(hub, ids, first):
