@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, plain_app
+from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.operations.wire import BadEndOfMaintenance
 
@@ -31,7 +32,7 @@ def begin(
     """Refuse writes until a time at most 7 days away. A restart does not end it."""
     if (until is None) == (length is None):
         raise Invalid("give either --until or --for", hint=BadEndOfMaintenance.default_hint)
-    end = {"seconds": _seconds_of(length)} if length is not None else {"until": until}
+    end = {"seconds": _seconds_of(length)} if length is not None else {"until": _time_of(until)}
     command = end | {"reason": reason}
     _show(session, session.hub().post(PATH, command))
 
@@ -53,6 +54,13 @@ def _seconds_of(length: str) -> int:
     if match is None:
         raise Invalid(f"--for {length}: no length", hint=BadEndOfMaintenance.default_hint)
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
+
+
+def _time_of(text: str | None) -> str:
+    try:
+        return utc(text or "")
+    except ValueError:
+        raise Invalid(f"--until {text}: no time", hint=BadEndOfMaintenance.default_hint) from None
 
 
 def _show(session: Session, state: Any) -> None:

@@ -107,6 +107,13 @@ def test_length_is_another_way_to_name_the_end_and_status_shows_it(hub):
     assert "refused" not in agentlip("status", cwd=hub.workspace).out
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%MZ"])
+def test_end_may_be_a_time_without_seconds(hub, form):
+    end = (datetime.now(UTC) + timedelta(hours=2)).strftime(form)
+    begun = agentlip("maintenance", "on", "--until", end, "--json", cwd=hub.workspace).json
+    assert begun["until"][:16] == end.replace(" ", "T")[:16]
+
+
 def test_length_counts_by_the_appliances_clock(hub, tmp_path):
     set_clock(shift_clock(tmp_path), hours_ago=-2)
     begun = agentlip(
@@ -124,8 +131,9 @@ def test_wrong_end_is_refused(hub, end):
 
 
 @pytest.mark.parametrize(
-    "flags", [(), ("--for", "soon"), ("--for", "30m", "--until", "2030-01-01"), ("--for", "9d")]
-)
+    "flags", [(), ("--for", "soon"), ("--for", "30m", "--until", "2030-01-01"), ("--for", "9d"),
+     ("--until", "18:00")],
+)  # fmt: skip
 def test_wrong_length_is_refused_with_a_hint_that_works(hub, flags):
     refused = agentlip("maintenance", "on", *flags, cwd=hub.workspace)
     assert refused.code == 1

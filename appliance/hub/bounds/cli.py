@@ -1,13 +1,13 @@
 """`agentlip pause`, `resume` and `pauses`, and `agentlip ceiling`."""
 
 import re
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
 from appliance.cli_support import Session, plain, plain_app
 from appliance.hub.cli_reach import KeyFlag
+from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 
 pausing = plain_app(listed="Messages/pause")
@@ -43,7 +43,10 @@ def begin_pause(
     everybody: AllFlag = False,
     until: Annotated[
         str | None,
-        typer.Option("--until", help="A time such as 2026-12-24T18:00Z, or a duration such as 2h."),
+        typer.Option(
+            "--until",
+            help="A time (UTC without a zone) such as 2026-12-24T18:00, or a duration such as 2h.",
+        ),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
     idempotency_key: KeyFlag = None,
@@ -150,12 +153,11 @@ def _end(until: str | None) -> dict[str, Any]:
     if match := _duration(until):
         return {"seconds": int(match[1]) * SECONDS[match[2]]}
     try:
-        time = datetime.fromisoformat(until)
+        return {"until": utc(until)}
     except ValueError:
         raise Invalid(
             "--until is neither a time nor a duration", hint="--until 2h, or 2026-12-24T18:00Z"
         ) from None
-    return {"until": time.replace(tzinfo=time.tzinfo or UTC).isoformat()}
 
 
 def _subject(pause: Any) -> str:
