@@ -43,10 +43,7 @@ def begin_pause(
     everybody: AllFlag = False,
     until: Annotated[
         str | None,
-        typer.Option(
-            "--until",
-            help="A time (UTC without a zone) such as 2026-12-24T18:00, or a duration such as 2h.",
-        ),
+        typer.Option("--until", help="A time such as 2026-12-24T18:00Z, or a duration such as 2h."),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
     idempotency_key: KeyFlag = None,

@@ -186,16 +186,16 @@ def test_second_program_begins_after_the_turn_of_the_first(hub, ids, tmp_path):
 
 def test_program_after_a_killed_one_waits_and_names_it(hub, monkeypatch):
     monkeypatch.setattr(turn_runner, "LEASE_SECONDS", 2)
-    said = []
+    messages = []
     locate = partial(find_hub, hub.workspace)
     killed, second = (
-        TurnRunner(HubClient(locate), "b6", ["true"], Limits(), SystemClock(), said.append)
+        TurnRunner(HubClient(locate), "b6", ["true"], Limits(), SystemClock(), messages.append)
         for _ in range(2)
     )
     assert killed.begin()
     since = killed.report("working") and agent_row(hub, "b6")["state_since"]
     assert second.begin()
-    assert f" has a turn for b6 since {since}" in said[0]
+    assert f" has a turn for b6 since {since}" in messages[0]
     assert agent_row(hub, "b6")["state"] == "asleep"
     with pytest.raises(Replaced, match=" runs this agent since "):
         killed.report("working")
