@@ -73,7 +73,7 @@ class TurnRunner:
         """Take the agent's name, and wait until a replaced program's turn has ended. Return False
         if `stop` was set before."""
         taken = self.report("asleep", begins=True)
-        runner, first = taken["runner"], taken["last_turn"]
+        runner, first = taken.get("runner"), taken.get("last_turn")
         if runner is None or runner["state"] != "working":
             return not self.stop.is_set()
         self.say(
