@@ -7,6 +7,7 @@ architecture.
 import ctypes
 import os
 import signal
+import struct
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ MS_PRIVATE = 0x44000  # with all mounts below
 IPC_PRIVATE, IPC_RMID = 0, 0
 M_ARENA_MAX = -8
 SQLITE_CONFIG_MULTITHREAD = 2
+AT_FDCWD, STATX_BTIME, STATX_BTIME_OFFSET, STATX_BYTES = -100, 0x800, 80, 256
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CREATE_RULESET_VERSION = 1
@@ -86,6 +88,16 @@ def omit_sqlite_locks() -> None:
         library.sqlite3_shutdown()  # importing sqlite3 initialized the library
         library.sqlite3_config(SQLITE_CONFIG_MULTITHREAD)
         library.sqlite3_initialize()
+
+
+def birth_ns(path: Path) -> int:
+    """Return when a file was created, which distinguishes files with a reused inode number; 0 if
+    the file system or the C library does not know."""
+    buffer = ctypes.create_string_buffer(STATX_BYTES)
+    with suppress(AttributeError):
+        _libc.statx(AT_FDCWD, os.fsencode(path), 0, STATX_BTIME, buffer)
+    seconds, nanoseconds = struct.unpack_from("=qI", buffer, STATX_BTIME_OFFSET)
+    return int(seconds * 10**9 + nanoseconds)
 
 
 def unshare(flags: int) -> bool:

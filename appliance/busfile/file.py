@@ -16,6 +16,7 @@ from appliance.kernel.errors import FileSystemReadOnly, Missing, StorageFull, Un
 from appliance.kernel.ownership import WorkspaceNotTrusted, open_own
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_only, sqlite_name
 from appliance.kernel.whole_file import write_whole
+from appliance.syscalls import birth_ns
 from appliance.workspace.datadir import DIRECTORY as DATA
 from appliance.workspace.datadir import upwards
 
@@ -164,7 +165,8 @@ def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
 
 def _identify(connection: sqlite3.Connection, paths: BusPaths) -> bytes:
     (bus,) = connection.execute("SELECT id || ' ' || fence FROM x_bus").fetchone()
-    return f"{bus} {paths.database.stat().st_ino} {paths.dir.stat().st_ino}".encode()
+    file = f"{paths.database.stat().st_ino} {birth_ns(paths.database)}"
+    return f"{bus} {file} {paths.dir.stat().st_ino}".encode()
 
 
 def _last_file(paths: BusPaths) -> bytes:

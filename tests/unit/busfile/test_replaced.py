@@ -32,12 +32,17 @@ def put_older_copy(paths):
     copy.rename(paths.database)
 
 
+def copy_older_file_back(paths):
+    remove(paths)
+    shutil.copy(paths.workspace / "older.db", paths.database)
+
+
 def make_as_other_program(paths):
     remove(paths)
     bus_spec_client.open_bus(paths.database).close()
 
 
-REPLACEMENTS = [remove, put_older_copy, make_as_other_program]
+REPLACEMENTS = [remove, put_older_copy, copy_older_file_back, make_as_other_program]
 
 
 @pytest.fixture
