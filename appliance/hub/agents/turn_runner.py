@@ -74,12 +74,12 @@ class TurnRunner:
         if `stop` was set before."""
         taken = self.report("asleep", begins=True)
         runner, first = taken.get("runner"), taken.get("last_turn")
-        if runner is None or runner["state"] != "working":
+        if runner is None or runner["state"] == "stopped":
             return not self.stop.is_set()
-        self.say(
-            f"{runner['run_id']} has a turn for {self.name} since {runner['state_since']}, which"
-            f" ends now; another turn begins in about {LEASE_SECONDS} s at the latest"
-        )
+        self.say(f"replaces {runner['run_id']}, {runner['state']} since {runner['state_since']}")
+        if runner["state"] != "working":
+            return not self.stop.is_set()
+        self.say(f"waits until the other turn has ended, for about {LEASE_SECONDS} s at most")
         for _ in range(LEASE_SECONDS):  # while the hub is not there, the other turn goes on too
             if self.stop.wait(1.0):
                 return False

@@ -169,7 +169,7 @@ def test_second_program_replaces_the_first(hub, ids, tmp_path):
     second = Agent(hub, tmp_path, "ack", name="a7")
     until(lambda: _replaced(hub, ids, first), 60, "the first ends")
     assert " runs this agent since " in first.process.communicate(timeout=30)[1].decode()
-    second.end()
+    assert f"replaces {first.process.pid}@" in second.end()
 
 
 def test_second_program_begins_after_the_turn_of_the_first(hub, ids, tmp_path):
@@ -195,7 +195,8 @@ def test_program_after_a_killed_one_waits_and_names_it(hub, monkeypatch):
     assert killed.begin()
     since = killed.report("working") and agent_row(hub, "b6")["state_since"]
     assert second.begin()
-    assert f" has a turn for b6 since {since}" in messages[0]
+    assert messages[0].startswith("replaces ")
+    assert messages[0].endswith(f", working since {since}")
     assert agent_row(hub, "b6")["state"] == "asleep"
     with pytest.raises(Replaced, match=" runs this agent since "):
         killed.report("working")
