@@ -156,10 +156,17 @@ class TriggerLoop(JobsLoop):
     def __init__(self, jobs: Jobs, sources: Sequence[JobEvents], clock: Clock, log: Log) -> None:
         super().__init__(jobs, jobs.signals.triggers, clock, log)
         self._sources = sources
+        self._version = -1  # of the jobs in the last round
         for source in sources:
-            source.listen(self.nudge)
+            source.listen(self._wake)
+
+    def _wake(self) -> None:
+        """Start a round, unless no present job starts on events."""
+        if self.interval_seconds != IDLE_SECONDS or self._version != self._jobs.catalogue.version:
+            self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        self._version = self._jobs.catalogue.version
         specs, created = self._jobs.catalogue.specs.items(), 0
         self.interval_seconds = IDLE_SECONDS
         for source in self._sources:

@@ -273,6 +273,25 @@ def test_events_start_one_run_at_once_and_one_later(bench):
     assert bench.round(5)["started"] == 1
 
 
+def test_events_wake_the_triggers_only_for_a_job_that_wants_them(bench):
+    source, work = FakeEvents(), bench.signals.triggers
+    loop = TriggerLoop(bench.jobs, [source], bench.clock, bench.log)
+
+    def wakes():
+        work.clear()
+        source.wake()
+        return work.is_set()
+
+    def wakes_after_round():
+        loop.run_once(0)
+        return wakes()
+
+    assert (wakes(), wakes_after_round()) == (True, False)
+    bench.job(text='[[on]]\nsource = "hub"\nevent = "message.*"')
+    bench.jobs.catalogue.refresh()
+    assert (wakes(), wakes_after_round()) == (True, True)
+
+
 def test_waiting_run_names_what_it_waits_for(bench):
     bench.job("a", overlap="queue")
     bench.job("b")
