@@ -89,7 +89,7 @@ def run_agent(
         waking.run()
         for source in sources:
             source.end()
-    _release_claims(session, hub(), name)
+        _release_claims(session, hub(), name)
     for error in filter(None, (source.error for source in sources)):
         raise error
 

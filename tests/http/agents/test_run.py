@@ -184,7 +184,7 @@ def test_second_program_begins_after_the_turn_of_the_first(hub, ids, tmp_path):
     assert f"{first.process.pid}@" in second.end()
 
 
-def test_program_after_a_killed_one_waits_and_names_it(hub, monkeypatch):
+def test_program_after_a_killed_one_waits_and_names_it(hub, tmp_path, monkeypatch):
     monkeypatch.setattr(turn_runner, "LEASE_SECONDS", 2)
     messages = []
     locate = partial(find_hub, hub.workspace)
@@ -194,6 +194,14 @@ def test_program_after_a_killed_one_waits_and_names_it(hub, monkeypatch):
     )
     assert killed.begin()
     since = killed.report("working") and agent_row(hub, "b6")["state_since"]
+    assert hub.http.post("/bus/v1/claims", {"task": "t-9", "agent": "b6"}).status == 201
+    waiting = Agent(hub, tmp_path, "ack", name="b6")
+    until(lambda: agent_row(hub, "b6")["state_since"] > since, 20, "a program waits")
+    waiting.end()
+    (claim,) = hub.http.get("/bus/v1/claims").body["claims"]
+    release = {"task": "t-9", "agent": "b6", "fence": claim["fence"]}
+    assert hub.http.post("/bus/v1/claims/release", release).status == 200
+    since = agent_row(hub, "b6")["state_since"]
     assert second.begin()
     assert messages[0].startswith("replaces ")
     assert messages[0].endswith(f", working since {since}")
