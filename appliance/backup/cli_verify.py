@@ -103,10 +103,7 @@ def _report(session: Session, name: str, result: Verification) -> None:
 
 
 def _raise_worst(checked: dict[str, Verification]) -> None:
-    for wanted, error in (
-        ("bad", VerificationFailed),
-        ("inconclusive", VerificationInconclusive),
-    ):
+    for wanted, error in (("bad", VerificationFailed), ("inconclusive", VerificationInconclusive)):
         names = [name for name, result in checked.items() if result.result == wanted]
         if names:
             first = checked[names[0]].problems[0]

@@ -42,12 +42,7 @@ class Undecodable(Exception):
     """Stored bytes that `encode` did not write; the text describes the difference."""
 
 
-def encode(
-    source: Source,
-    target: Sink,
-    *,
-    recipients: Sequence[Any] = (),
-) -> Encoded:
+def encode(source: Source, target: Sink, *, recipients: Sequence[Any] = ()) -> Encoded:
     """Write all bytes from `source` to `target`, compressed, and encrypted if there are
     `recipients`.
 

@@ -52,11 +52,7 @@ class S3Target:
     joins after receiving all parts."""
 
     def __init__(
-        self,
-        target: TargetSettings,
-        settings: BackupSettings,
-        workspace: Path,
-        attempts_max: int,
+        self, target: TargetSettings, settings: BackupSettings, workspace: Path, attempts_max: int
     ) -> None:
         self.name = target.name
         keys = _keys(target, workspace)

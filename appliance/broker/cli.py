@@ -24,8 +24,7 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic or qu
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Webhook id.")]
 SecretFlag = Annotated[
-    Path | None,
-    typer.Option("--secret-file", help="File with the secret to sign with (whsec_…)."),
+    Path | None, typer.Option("--secret-file", help="File with the secret to sign with (whsec_…).")
 ]
 QueueFlag = Annotated[
     bool, typer.Option("--queue", help="A queue: each message goes to one consumer.")
@@ -35,8 +34,7 @@ DedupeFlag = Annotated[
 ]
 KeepFlag = Annotated[int | None, typer.Option("--keep-days", help="Days that messages are kept.")]
 PermanentFlag = Annotated[
-    bool | None,
-    typer.Option("--permanent/--scoped", help="Whether to keep send ids forever."),
+    bool | None, typer.Option("--permanent/--scoped", help="Whether to keep send ids forever.")
 ]
 PolicyFlag = Annotated[
     str | None,

@@ -102,11 +102,7 @@ def _entry_bytes(entry: wire.HistoryEntry) -> int:
 
 
 def destinations(
-    reader: Reader,
-    mesh_id: str,
-    kind: wire.TopicOrQueue,
-    after: str,
-    limit: int,
+    reader: Reader, mesh_id: str, kind: wire.TopicOrQueue, after: str, limit: int
 ) -> tuple[list[wire.Destination], bool]:
     """Return destinations ordered by name, after the name `after`."""
     return reader.page(
@@ -114,10 +110,7 @@ def destinations(
         {"mesh": mesh_id, "kind": kind, "after": after, "rows": limit + 1},
         limit=limit,
         make=lambda row: wire.Destination(
-            kind,
-            row[0],
-            iso(row[1]),
-            list(subscribers(reader, mesh_id, kind, row[0])),
+            kind, row[0], iso(row[1]), list(subscribers(reader, mesh_id, kind, row[0]))
         ),
         size=lambda destination: (
             ROW_BYTES + sum(len(subscriber) + 3 for subscriber in destination.subscribers)

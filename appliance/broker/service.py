@@ -39,12 +39,7 @@ class Broker:
     """One per process. Call `open` before serving requests: the class loads the stored state."""
 
     def __init__(
-        self,
-        store: Store,
-        dispatch: Dispatch,
-        settings: BrokerSettings,
-        clock: Clock,
-        log: Log,
+        self, store: Store, dispatch: Dispatch, settings: BrokerSettings, clock: Clock, log: Log
     ) -> None:
         self.store = store
         self.dispatch = dispatch
@@ -64,9 +59,7 @@ class Broker:
         self.epoch = self.store.read(queries.epoch)
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), NONCES_MAX)
         self.signatures.restore(
-            self.store.read(queries.broker_id),
-            used,
-            self.store.read(queries.signed_after),
+            self.store.read(queries.broker_id), used, self.store.read(queries.signed_after)
         )
         self.reload()
         with suppress(Unavailable):  # the disk is full: the leases expire later

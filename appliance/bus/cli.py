@@ -171,8 +171,7 @@ def tail(
         str | None, typer.Option("--task", help="Only messages about this task.")
     ] = None,
     replies: Annotated[
-        str | None,
-        typer.Option("--replies", help="Only this message and the chain it answers."),
+        str | None, typer.Option("--replies", help="Only this message and the chain it answers.")
     ] = None,
 ) -> None:
     """Print the last messages, whoever they are for.
@@ -256,10 +255,7 @@ def renew(
 
 @app.command("release")
 def release(
-    session: Session,
-    task: TaskArgument,
-    agent: AgentFlag = "",
-    fence: FenceFlag = None,
+    session: Session, task: TaskArgument, agent: AgentFlag = "", fence: FenceFlag = None
 ) -> None:
     """Release a claim for other agents.
 

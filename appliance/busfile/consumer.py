@@ -45,10 +45,7 @@ def poll(
 
 
 def follow(
-    paths: BusPaths,
-    agent: str | None,
-    after: int,
-    pause: Callable[[float], object] = sleep,
+    paths: BusPaths, agent: str | None, after: int, pause: Callable[[float], object] = sleep
 ) -> Iterator[BusMessage]:
     """Yield messages after a number, for the agent or all, until `pause` raises."""
     interval = PollInterval()

@@ -217,10 +217,7 @@ def _limit(value: Any) -> Any:
 
 
 def status_rows(
-    connection: sqlite3.Connection,
-    now_ms: int,
-    task: str | None = None,
-    state: str | None = None,
+    connection: sqlite3.Connection, now_ms: int, task: str | None = None, state: str | None = None
 ) -> list[WorkerStatus]:
     """Return workers, the oldest first."""
     cursor = connection.execute(STATUS, {"task": task, "state": state})

@@ -121,11 +121,7 @@ class LiveViewSocket:
     """A live view on a WebSocket."""
 
     def __init__(
-        self,
-        socket: Socket,
-        courier: Courier,
-        who: Principal,
-        query: wire.LiveQuery,
+        self, socket: Socket, courier: Courier, who: Principal, query: wire.LiveQuery
     ) -> None:
         self._socket = socket
         try:

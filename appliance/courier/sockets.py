@@ -192,11 +192,7 @@ class ProducerSocket:
     """A WebSocket on which a producer sends envelopes and gets cumulative confirmations."""
 
     def __init__(
-        self,
-        socket: Socket,
-        courier: Courier,
-        who: Principal,
-        charge: Callable[[int], None],
+        self, socket: Socket, courier: Courier, who: Principal, charge: Callable[[int], None]
     ) -> None:
         self._socket = socket
         self._courier = courier

@@ -29,10 +29,7 @@ class Watcher:
     __slots__ = ("credit", "pending", "wake", "wants")
 
     def __init__(
-        self,
-        wake: Callable[[], None],
-        wants: Callable[[str], bool],
-        credit: int | None = None,
+        self, wake: Callable[[], None], wants: Callable[[str], bool], credit: int | None = None
     ) -> None:
         self.wake = wake
         self.wants = wants

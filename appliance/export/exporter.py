@@ -77,10 +77,7 @@ class Exporter:
         self._round = ExportRound(log.log.kind)
 
     def run(
-        self,
-        *,
-        due_only: bool = False,
-        progress: ProgressCallback | None = None,
+        self, *, due_only: bool = False, progress: ProgressCallback | None = None
     ) -> ExportRound:
         """Export to the end of the log. `due_only` skips a last segment that may grow."""
         self._epoch = self._log.epoch

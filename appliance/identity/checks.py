@@ -19,12 +19,7 @@ from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
 
 FOLDER = "identity"
-SECRETS = (
-    "keypair.json",
-    "keypair-next.json",
-    "keypair-archive.json",
-    "host_fingerprint.json",
-)
+SECRETS = ("keypair.json", "keypair-next.json", "keypair-archive.json", "host_fingerprint.json")
 _FILE_BYTES_MAX = 256 * 1024
 _ACCEPT = "agentlip identity accept-host # for a copy: agentlip identity remint --yes"
 

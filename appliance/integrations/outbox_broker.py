@@ -56,11 +56,7 @@ class MeshSendPermission(Membership):
     disabled (None): then the first refused send shows the state."""
 
     def __init__(
-        self,
-        inbox: Inbox | None,
-        broker: Broker | None,
-        keys: MemberKeys,
-        remote: Collection[str],
+        self, inbox: Inbox | None, broker: Broker | None, keys: MemberKeys, remote: Collection[str]
     ) -> None:
         self._inbox = inbox
         self._broker = broker

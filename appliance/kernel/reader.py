@@ -115,11 +115,7 @@ class Reader:
 
 
 def open_connection(
-    path: Path,
-    synchronous: str,
-    *,
-    query_only: bool = False,
-    read_only: bool = False,
+    path: Path, synchronous: str, *, query_only: bool = False, read_only: bool = False
 ) -> sqlite3.Connection:
     """Open a connection in autocommit mode with the pragmas from hub spec §3.4.
 

@@ -82,9 +82,7 @@ _commit_seconds = histogram(
     "store_batch_seconds", "Time from a batch's first write to its reply", ("store",)
 )
 _problems = counter(
-    "store_trouble_total",
-    "Failed reads and writes, by error code",
-    ("store", "code"),
+    "store_trouble_total", "Failed reads and writes, by error code", ("store", "code")
 )
 
 

@@ -34,8 +34,7 @@ def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new agent's name.")],
     relay: Annotated[str, typer.Option("--relay", metavar="URL", help="Relay URL.")],
     endpoint: Annotated[
-        str,
-        typer.Option("--endpoint", metavar="URL", help="URL at which others reach this agent."),
+        str, typer.Option("--endpoint", metavar="URL", help="URL at which others reach this agent.")
     ],
     import_key: Annotated[
         Path | None,
@@ -121,10 +120,7 @@ def register(
     with open_folder_agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
-            status, text = (
-                "code-sent",
-                "run this again with --code and the mailed digits",
-            )
+            status, text = ("code-sent", "run this again with --code and the mailed digits")
         else:
             status = agent.register(email, code)
             text = f"{agent.name} is {status}; a relay admin has to approve this agent"
@@ -269,8 +265,7 @@ def verify(
         bool, typer.Option("--confirm", help="The owners have compared the number.")
     ] = False,
     accept: Annotated[
-        str | None,
-        typer.Option("--accept", metavar="FINGERPRINT", help="Accept the changed key."),
+        str | None, typer.Option("--accept", metavar="FINGERPRINT", help="Accept the changed key.")
     ] = None,
     folder: FolderFlag = None,
 ) -> None:

@@ -62,10 +62,7 @@ class GrowthSamples:
     """The growth history. `folders`: keyed by content. `stores` returns each store's size."""
 
     def __init__(
-        self,
-        file: Path,
-        folders: Mapping[str, Path],
-        stores: Callable[[], Mapping[str, int]],
+        self, file: Path, folders: Mapping[str, Path], stores: Callable[[], Mapping[str, int]]
     ) -> None:
         self._file = file
         self._folders = folders

@@ -68,12 +68,7 @@ class LogRotation(Loop):
     runs_read_only = True
 
     def __init__(
-        self,
-        path: Path,
-        settings: LogSettings,
-        running: RunningLog,
-        clock: Clock,
-        log: Log,
+        self, path: Path, settings: LogSettings, running: RunningLog, clock: Clock, log: Log
     ) -> None:
         super().__init__(clock, log)
         self._path = path

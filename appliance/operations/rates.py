@@ -77,9 +77,7 @@ class RecentRates:
     """The samples of each range, which end with the process."""
 
     def __init__(
-        self,
-        read: Callable[[Collection[Key]], Mapping[Key, float]],
-        monotonic: Callable[[], float],
+        self, read: Callable[[Collection[Key]], Mapping[Key, float]], monotonic: Callable[[], float]
     ) -> None:
         self._read = read
         self._monotonic = monotonic

@@ -146,9 +146,7 @@ class HttpBrokerTarget(DeliveryTarget):
             self._signing.forget()
             raise
         return BrokerResponse(
-            response.status,
-            _decode(response.body),
-            seconds_of(response.headers.get("Retry-After")),
+            response.status, _decode(response.body), seconds_of(response.headers.get("Retry-After"))
         )
 
     def _headers(self, method: str, path: str, body: bytes) -> dict[str, str]:

@@ -3,9 +3,7 @@
 from appliance.kernel.metrics import counter, gauge, histogram
 
 sends = counter(
-    "outbox_sends_total",
-    "Send requests by destination kind and reply",
-    ("kind", "answer"),
+    "outbox_sends_total", "Send requests by destination kind and reply", ("kind", "answer")
 )
 """answer: queued, inflight, duplicate, conflict, refused"""
 

@@ -113,10 +113,6 @@ def _remote_brokers(
     remote: dict[str, HttpBrokerTarget] = {}
     for broker in settings.brokers:
         remote[broker.mesh] = HttpBrokerTarget(
-            broker.url,
-            signer(broker.mesh),
-            clock,
-            broker.ca_file,
-            broker.broker_id,
+            broker.url, signer(broker.mesh), clock, broker.ca_file, broker.broker_id
         )
     return remote

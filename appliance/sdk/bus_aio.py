@@ -84,10 +84,7 @@ class AsyncBus(ThreadedClient):
             raise
 
     async def consume(
-        self,
-        handler: Callable[[BusMessage], object],
-        *,
-        wait: float = REQUEST_WAIT_SECONDS_MAX,
+        self, handler: Callable[[BusMessage], object], *, wait: float = REQUEST_WAIT_SECONDS_MAX
     ) -> int:
         """Consume like `FileBus.consume`, with a coroutine function or a plain one."""
         batch = await self.poll(wait=wait)

@@ -371,10 +371,7 @@ def _is_list(kind: shapes.Type) -> bool:
 def _pairs(query: str) -> Iterable[tuple[str, str]]:
     try:
         return parse_qsl(
-            query,
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=QUERY_FIELDS_MAX,
+            query, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX
         )
     except ValueError:
         raise Invalid(

@@ -368,10 +368,7 @@ class Socket:
         return b""
 
     def _take(
-        self,
-        data: bytes,
-        on_messages: Callable[[list[bytes]], None],
-        settle: Callable[[], None],
+        self, data: bytes, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]
     ) -> bool:
         """Pass on the messages in `data` and respond to pings; True at the end."""
         incoming, more = self._incoming, True

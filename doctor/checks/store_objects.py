@@ -59,8 +59,7 @@ def _migratable(context: Context) -> Iterator[Finding]:
             schema_model.apply(schema_model.actual(connection), load(store), schema.pending)
         except sqlite3.Error as error:
             yield HALF_MIGRATED.finding(
-                store,
-                f"the next start can't migrate it: {', '.join(schema.pending)}: {error}",
+                store, f"the next start can't migrate it: {', '.join(schema.pending)}: {error}"
             )
 
 
@@ -105,9 +104,7 @@ def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
 
 def _altered_table(store: str, wanted: SchemaObject, lacking: frozenset[str]) -> Finding:
     return MISSING.finding(
-        f"{store}.{wanted.name}",
-        f"the table lacks columns: {', '.join(sorted(lacking))}",
-        RESTORE,
+        f"{store}.{wanted.name}", f"the table lacks columns: {', '.join(sorted(lacking))}", RESTORE
     )
 
 

@@ -75,7 +75,5 @@ def _burning() -> str:
         ),
     ]
     return BURNING.format(
-        name=PREFIX + BURN,
-        objectives="\n".join(objectives),
-        windows="\n".join(windows),
+        name=PREFIX + BURN, objectives="\n".join(objectives), windows="\n".join(windows)
     )
