@@ -6,6 +6,7 @@ Retries are limited in number and in seconds.
 
 import hashlib
 import http.client
+import os
 import random
 import socket
 import threading
@@ -81,6 +82,7 @@ class HubClient:
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
         self._ended = False
+        self._pid = os.getpid()
 
     def close(self) -> None:
         if self._connection is not None:
@@ -242,7 +244,7 @@ class HubClient:
         """End a request in progress, and refuse later ones. Any thread may call it."""
         self._ended = True
         sock = None if self._connection is None else self._connection.sock
-        if sock is not None:
+        if sock is not None and self._pid == os.getpid():
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
@@ -292,6 +294,8 @@ class HubClient:
     def _connect(self) -> tuple[http.client.HTTPConnection, Endpoint]:
         if self._ended:
             raise ClientClosed
+        if self._pid != os.getpid():  # after a fork, the parent goes on with this connection
+            self._connection, self._pid = None, os.getpid()
         if self._connection is None or self._endpoint is None:
             self._endpoint = self._locate()
             self._connection = connect(self._endpoint, self._timeout_seconds)

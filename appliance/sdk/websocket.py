@@ -4,6 +4,7 @@ The protocol is the sans-I/O implementation of `websockets`. Several threads may
 to renew a lease; only one may read.
 """
 
+import os
 import select
 import socket
 import ssl
@@ -79,6 +80,7 @@ class WebSocket:
         self._protocol = ClientProtocol(uri, max_size=frame_bytes_max)
         self._lock = threading.Lock()
         self._closed = self._waiting = False
+        self._pid = os.getpid()
         self._messages: deque[bytes] = deque()
         self._fragments: list[bytes] = []
         self._socket = _dial(endpoint, ca_file)
@@ -100,6 +102,7 @@ class WebSocket:
 
     def receive(self, timeout_seconds: float | None) -> list[bytes]:
         """Return the received messages; wait for the first one. Empty if none came in time."""
+        self._check_process()
         if not self._messages and not self._is_buffered():
             if self._wait(timeout_seconds):
                 self._read()
@@ -152,7 +155,8 @@ class WebSocket:
         self._send_close()
         with self._lock:
             self._closed = True
-            with suppress(OSError):
+            with suppress(OSError, SocketBroken):
+                self._check_process()
                 self._socket.shutdown(socket.SHUT_RDWR)
             if not self._waiting:
                 self._socket.close()
@@ -241,7 +245,13 @@ class WebSocket:
         code = close.code if close is not None else 1006
         raise SocketBroken(f"the appliance closed the connection ({code})", details={"code": code})
 
+    def _check_process(self) -> None:
+        """Refuse to use the parent's connection after a fork."""
+        if self._pid != os.getpid():
+            raise SocketBroken
+
     def _write(self) -> None:
+        self._check_process()
         data = b"".join(self._protocol.data_to_send())
         if data:
             try:

@@ -1,12 +1,14 @@
-"""The threaded client in a process that gevent has patched: greenlets instead of threads."""
+"""The threaded clients in unusual processes: patched by gevent, and after a fork."""
 
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.commands import environment
 from tests.support.servedhub import serve
 
-PROGRAM = """
+GREENLETS = """
 from gevent import monkey
 monkey.patch_all()
 import gevent, sys
@@ -42,12 +44,30 @@ assert len(ticks) > 10, "others had no turn"
 print("fine")
 """
 
+FORK = """
+import os, sys
+from appliance.sdk import Client, Producer, Retry, envelope, find_hub
 
-def test_greenlets_follow_and_send(tmp_path) -> None:
+topic_id, count = sys.argv[1], int(sys.argv[2])
+with Client(retry=Retry(attempts_max=1)) as hub, Producer(find_hub) as producer:
+    for child in None, os.fork:
+        child = child and child()
+        for text in (f"{os.getpid()}-{number}" for number in range(count)):
+            assert hub.send_message(topic_id, "f", text).message.content_raw == text
+        assert producer.send_many("forked", (envelope("t", n) for n in range(count))) == count
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(list(hub.messages(topic_id))) == 3 * count
+        print("fine")
+"""
+
+
+@pytest.mark.parametrize("program", [GREENLETS, FORK], ids=["gevent", "fork"])
+def test_client_serves_greenlets_and_forked_processes(tmp_path, program) -> None:
     with serve(tmp_path) as hub:
         _, topic_id = hub.channel_with_topic("general")
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, topic_id, "100"],
+            [sys.executable, "-c", program, topic_id, "100"],
             cwd=tmp_path,
             env=environment(),
             capture_output=True,
