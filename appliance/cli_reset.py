@@ -39,7 +39,7 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
     if dry_run:
         _print_plan(session, plan, {"dry_run": True}, "would remove")
         return
-    _require_yes(plan, yes, "agentlipd reset --yes")
+    _require_yes(plan, yes)
     with daemon.hold_locks(datadir):
         rules.wipe(datadir)
     _print_plan(session, plan, {"dry_run": False}, "removed")
@@ -72,7 +72,7 @@ def uninstall(
     if dry_run:
         _print_plan(session, plan, more, "would remove")
         return
-    _require_yes(plan, yes, "agentlipd uninstall --yes", services)
+    _require_yes(plan, yes, services)
     for unit in units:
         systemd.uninstall(unit)
     stopping.stop(datadir, note)
@@ -81,13 +81,13 @@ def uninstall(
     _print_plan(session, plan, more, "removed")
 
 
-def _require_yes(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
+def _require_yes(plan: Any, yes: bool, services: Sequence[str] = ()) -> None:
     if not yes:
         raise Invalid(
             f"all data in the workspace {plan.workspace} would be lost:"
             f" {', '.join([*services, *plan.removed])} ({plan.bytes} bytes)",
             details={"found": msgspec.to_builtins(plan), "services": list(services)},
-            hint=command,
+            hint="--yes",
         )
 
 

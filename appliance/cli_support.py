@@ -37,6 +37,7 @@ EXIT_GENERAL = 1
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 EXTRAS = {"cryptography": "network"}  # which extra has a module that a light install lacks
+CONFIRMATIONS = ("--yes", "--confirm")  # as a hint: the same command, with all its options
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
 TERMINAL_SECONDS = 0.2  # between two updates to a line on a terminal
 CLEAR_LINE = "\r\x1b[K"
@@ -277,6 +278,8 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
+        if error.hint in CONFIRMATIONS:
+            error.hint = shlex.join((name, *arguments, error.hint))
         return report_error(error, machine)
     except (BrokenPipeError, SystemExit) as end:
         # The output's reader is gone (`agentlip … | head`), which typer makes a SystemExit.

@@ -37,7 +37,7 @@ def prune(
         return
     _show(session, decisions, "remove")
     if not dry_run and not all(decision.keep for decision in decisions):
-        raise Invalid("nothing was removed", hint="agentlip backup prune --yes")
+        raise Invalid("nothing was removed", hint="--yes")
 
 
 def _show(session: Session, decisions: list[RetentionDecision], verb: str) -> None:

@@ -95,11 +95,7 @@ def restore(
     planned = verbs.plan(job, identities, progress)
     session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
     if not plan:
-        options = f"{job.store_options}{' --revive' * revive} --yes"
-        raise Invalid(
-            "nothing was changed: the present state would be replaced",
-            hint=f"agentlip backup restore {planned.name}{options}",
-        )
+        raise Invalid("nothing was changed: confirm the restore", hint="--yes")
 
 
 def _is_wanted(listed: ListedBackup) -> bool:

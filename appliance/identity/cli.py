@@ -57,7 +57,7 @@ def remint(
     """
     if not yes:
         raise Invalid("remint replaces the member key: the new one is not a member of any mesh",
-                      hint="add --yes to confirm")  # fmt: skip
+                      hint="--yes")  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.ids import random_id

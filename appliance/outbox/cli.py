@@ -220,10 +220,7 @@ def prune(
 ) -> None:
     """Prune payloads of ended sends to free space. Their ids stay used."""
     if not confirm:
-        raise Invalid(
-            "prune drops payloads permanently; --confirm is required",
-            hint="agentlip outbox prune --confirm",
-        )
+        raise Invalid("prune drops payloads permanently", hint="--confirm")
     hub, pruned, more = session.hub(), 0, True
     while more:
         body = {"confirm": True, "dead": dead, "older_than_seconds": older_than}

@@ -64,10 +64,7 @@ def lines_of(done: RecoveryReport) -> list[str]:
     lines += [f"Note: {note}" for note in done.notes]
     lines.append("Everything is saved." if done.complete else "Not every row is saved.")
     if done.kept_as is None:
-        return [
-            *lines,
-            f"Nothing was changed. To use the new file: agentlip recover {done.store} --yes",
-        ]
+        return [*lines, "Nothing was changed. To use the new file, add --yes."]
     return [*lines, f"The damaged file is kept in {done.kept_as}."]
 
 

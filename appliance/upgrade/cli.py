@@ -79,7 +79,7 @@ def migrate(
         if lines and not yes:
             raise Invalid(
                 f"these steps would be applied: {'; '.join(lines)}",
-                hint="agentlip migrate --apply --yes",
+                hint="--yes",
             )
         log = Log(sys.stderr.buffer, level="error", clock=clock)
         stores = stores_of(datadir, sections)

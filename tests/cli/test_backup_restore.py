@@ -64,9 +64,9 @@ def test_restore_of_a_served_appliance(hub: HubProcess) -> None:
     assert lost in json.dumps(planned["notices"])
 
     hub.stop()
-    unconfirmed = backup(hub, "restore", "--latest")
+    unconfirmed = backup(hub, "restore", "--latest", "--into", "new folder")
     assert unconfirmed.code != 0
-    assert f"agentlip backup restore {made['name']} --yes" in unconfirmed.err
+    assert "agentlip backup restore --latest --into 'new folder' --yes" in unconfirmed.err
 
     done = backup(hub, "restore", made["name"], "--yes")
     assert done.code == 0, done

@@ -23,11 +23,11 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def test_reset_without_yes_and_dry_run_change_nothing(workspace: Path) -> None:
-    refused = agentlipd("reset", "--json", cwd=workspace)
+    refused = agentlipd("reset", "--json", "--workspace", workspace, cwd=workspace.parent)
     assert refused.code == 1
     error = json.loads(refused.err)
     assert ".agentlip/db.sqlite3" in error["details"]["found"]["removed"]
-    assert error["hint"] == "agentlipd reset --yes"
+    assert error["hint"] == f"agentlipd reset --json --workspace {workspace} --yes"
     dry = agentlipd("reset", "--dry-run", "--yes", "--json", cwd=workspace).json
     assert dry["dry_run"] is True
     assert dry["removed"] == error["details"]["found"]["removed"]

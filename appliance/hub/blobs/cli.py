@@ -100,7 +100,7 @@ def erase(
 
     digest_of(ref)
     if not yes:
-        raise Invalid("erasing can't be undone", hint=f"agentlip erase {ref} --yes")
+        raise Invalid("erasing can't be undone", hint="--yes")
     session.answer(session.hub().delete(blob_path(ref)), f"erased {ref}")
 
 
