@@ -273,6 +273,7 @@ def _refuse_nan(ctx: typer.Context, given: Mapping[str, Any]) -> None:
 def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
     """Run one command line. Every error becomes a message and an exit code."""
     machine = "--json" in arguments or "--jsonl" in arguments
+    _open_closed_streams()
     try:
         code = get_command(app).main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -295,7 +296,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         hint = "use text in UTF-8 in arguments, variables and files"
         return report_error(Invalid("a text is not valid UTF-8", hint=hint), machine)
     except OSError as error:
-        return report_error(_unusable(error), machine)
+        return report_error(as_failure(error), machine)
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
@@ -308,14 +309,28 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         return _tell_usage(error, machine)
 
 
-def _unusable(error: OSError) -> ApplianceError:
-    """Return the error for a file or folder that the system refuses."""
+def _open_closed_streams() -> None:
+    """Open /dev/null for the standard streams that the caller closed, as `>&-` does."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def as_failure(error: OSError) -> ApplianceError:
+    """Return the error for a file, a folder or an output that the system refuses."""
     reason = (error.strerror or type(error).__name__).lower()
     if error.filename is not None:
         path = os.fsdecode(error.filename)
         return Invalid(f"{path}: {reason}", hint=f"ls -ld {shlex.quote(path)}")
     if error.errno == errno.ENOENT:
         return Invalid("the current folder was deleted", hint="cd to a folder that exists")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+        quiet_stdout()
+        hint = "df -h; the command may have done its work: look before you repeat it"
+        return Invalid(f"the output can't be written: {reason}", hint=hint)
     return Unavailable(reason, hint="agentlip doctor")
 
 

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from appliance.checks.settings import DoctorSettings
-from appliance.cli_support import report_error
+from appliance.cli_support import as_failure, report_error
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
@@ -67,7 +67,7 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:  # nobody reads the output
             raise
         except (ApplianceError, OSError) as error:
-            failure = error if isinstance(error, ApplianceError) else ApplianceError(str(error))
+            failure = error if isinstance(error, ApplianceError) else as_failure(error)
             report_error(failure, is_json(ctx, given.get("as_json", False)))
             damaged = isinstance(error, StillDamaged)
             raise typer.Exit(run.EXIT_ERRORS if damaged else run.EXIT_COULD_NOT_RUN) from error

@@ -54,6 +54,11 @@ def replace_data_by_a_file(folder):
     (folder / DATA).write_text("x")
 
 
+def close_streams(_):
+    os.closerange(0, 3)
+    sys.stdin = sys.stdout = sys.stderr = None
+
+
 REMOTE = {"AGENTLIP_URL": "http://127.0.0.1:1"}
 # What is wrong, the variables, and whether root runs the commands.
 SURROUNDINGS = {
@@ -70,6 +75,7 @@ SURROUNDINGS = {
     "a workspace that does not exist": (bool, {"AGENTLIP_WORKSPACE": "/nowhere"}, False),
     "a token file that is a folder": (bool, {**REMOTE, "AGENTLIP_TOKEN_FILE": "/"}, False),
     "a token in typographic quotes": (bool, {**REMOTE, "AGENTLIP_TOKEN": "“abc”"}, False),
+    "standard streams that are closed": (close_streams, {}, False),
     "a variable that is not UTF-8": (bool, {"AGENTLIP_HTTP__HOST": "\udcff"}, False),
 }
 
@@ -173,3 +179,16 @@ def test_no_start_of_the_appliance_ends_in_a_traceback(tmp_path_factory, surroun
     for code, text in printed.values():
         assert "Traceback" not in text
         assert code == 0 or "Error: " in text or "not running" in text, printed
+
+
+@pytest.mark.parametrize(("words", "code"), [("version", 1), ("doctor", 3)])
+def test_output_without_space_is_named(tmp_path, words, code):
+    assert run(cli.app, ["init", str(tmp_path)], "agentlip") == 0
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("agentlip", words), cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full, stderr=subprocess.PIPE, check=False, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr[:50].decode()) == (
+        code, "Error: the output can't be written: no space left ",
+    )  # fmt: skip
