@@ -17,7 +17,14 @@ from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.caller import bound as current_bound
 from appliance.kernel.caller import request as current_request
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
+from appliance.kernel.errors import (
+    ApplianceError,
+    Forbidden,
+    Missing,
+    Unauthenticated,
+    Unavailable,
+    refuse_scope,
+)
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.route import Absent, SocketRoute
@@ -150,7 +157,7 @@ class WsgiApplication:
             elif route.scope is not None and not principal.allows(route.scope):
                 if principal is ANONYMOUS:
                     raise Unauthenticated
-                raise Forbidden(details={"scope": route.scope})
+                raise refuse_scope(route.scope)
         except (Unauthenticated, Forbidden) as error:
             return error
         return principal

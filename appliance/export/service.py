@@ -18,7 +18,7 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.report_wire import ActivityQuery, DeliveryQuery
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Forbidden, Invalid
+from appliance.kernel.errors import Invalid, refuse_scope
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.threads import in_thread
@@ -170,7 +170,7 @@ def _check_scope(log: str, principal: Principal) -> None:
     any."""
     scope = LOGS[log].scope
     if not principal.allows(scope):
-        raise Forbidden(details={"scope": scope})
+        raise refuse_scope(scope)
 
 
 @lru_cache(maxsize=MANIFESTS_MAX)

@@ -16,7 +16,7 @@ from appliance.hub import metrics, wire
 from appliance.hub.access import POST
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
+from appliance.kernel.errors import ApplianceError, Invalid, refuse_scope
 from appliance.kernel.idempotency import Reply
 from appliance.web.body import BodyPlan, decode_json
 from appliance.web.frame import text_frame
@@ -130,7 +130,7 @@ class Requests:
     def _admit(self, request: wire.SocketRequest, principal: Principal) -> None:
         self._charge(1)
         if not principal.allows(POST):
-            raise Forbidden(details={"scope": POST})
+            raise refuse_scope(POST)
         if request.op not in OPERATIONS:
             raise Invalid(
                 "unknown operation",

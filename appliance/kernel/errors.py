@@ -98,6 +98,12 @@ class Forbidden(ApplianceError):
     default_hint = "agentlip token list"
 
 
+def refuse_scope(scope: str | None) -> Forbidden:
+    """Return the error for a token that lacks a scope, with advice that its owner can follow."""
+    hint = f"ask an admin for a token: agentlip token create --name NAME --scope {scope}"
+    return Forbidden(f"the token lacks the scope {scope}", details={"scope": scope}, hint=hint)
+
+
 class Missing(ApplianceError):
     kind = "missing"
     status = 404

@@ -11,7 +11,7 @@ from appliance.kernel.auth import (
     hash_token,
 )
 from appliance.kernel.clock import DAY_MS, Clock, iso
-from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.kernel.errors import Unauthenticated, refuse_scope
 from appliance.kernel.ids import prefixed_token
 from appliance.tokens import people, session_rows, wire
 from appliance.tokens.service import Tokens, TokenStore
@@ -31,7 +31,7 @@ class Sessions:
         own = SERVER_TOKEN_ID if caller is OWNER else check_known(caller).id
         token_id = command.token_id or own
         if token_id != own and not caller.allows(ADMIN):
-            raise Forbidden(details={"scope": ADMIN})
+            raise refuse_scope(ADMIN)
         credential = caller.credential if token_id == caller.id else None
         secret = prefixed_token()
         until_ms = self._store.write(

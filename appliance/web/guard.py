@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_expired
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Forbidden, Unauthenticated
+from appliance.kernel.errors import Unauthenticated, refuse_scope
 from appliance.kernel.metrics import counter
 from appliance.kernel.pause_book import PauseBook
 from appliance.kernel.route import READ_DOCS
@@ -186,7 +186,7 @@ class Guard:
             _refused.labels("no_token").inc()
             raise Unauthenticated
         _refused.labels("scope").inc()
-        raise Forbidden(details={"scope": scope})
+        raise refuse_scope(scope)
 
     def is_free(self, scope: str, environ: Environ) -> bool:
         """Return whether the scope needs no token here. Raises OriginRefused for pages from
