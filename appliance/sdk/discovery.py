@@ -138,6 +138,13 @@ def local(datadir: DataDir, environment: Mapping[str, str]) -> tuple[Endpoint, H
     """Return this workspace's hub, verified by its database id."""
     server = datadir.read_server()
     if server is None or not server.port:
+        try:
+            datadir.server_file.open().close()
+        except PermissionError:
+            hint = f"ls -ld {shlex.quote(str(datadir.dir))}"
+            raise Invalid(f"{datadir.server_file}: permission denied", hint=hint) from None
+        except OSError:
+            pass
         raise HubNotRunning(
             f"no hub is running: {datadir.server_file} does not exist",
             details={"searched": [str(datadir.server_file)]},

@@ -40,6 +40,9 @@ def make_unreadable(name):
     return change
 
 
+hide_data = make_unreadable(DATA)
+
+
 def write(name, data):
     return lambda folder: (folder / name).write_bytes(data)
 
@@ -65,6 +68,7 @@ SURROUNDINGS = {
     "the data of another user": (give_away, {}, True),
     "the current folder was deleted": (delete, {}, False),
     "a folder of data that can't be read": (make_unreadable(DATA), {}, False),
+    "a named workspace that can't be read": (hide_data, {"AGENTLIP_WORKSPACE": "."}, False),
     "a store that can't be read": (make_unreadable(f"{DATA}/db.sqlite3"), {}, False),
     "a token that can't be read": (make_unreadable(f"{DATA}/token"), {}, False),
     "settings that can't be read": (make_unreadable(SETTINGS), {}, False),
@@ -170,6 +174,8 @@ def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
     raised, codes = in_child(tmp_path_factory.mktemp("broken"), surroundings, sweep)
     assert len(codes) + len(raised) > 150
     assert raised == {}
+    if SURROUNDINGS[surroundings][0] is hide_data:
+        assert codes["agentlip jobs list"] == 1, "not 3: nobody knows whether a hub runs"
 
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
