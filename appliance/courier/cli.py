@@ -263,10 +263,13 @@ def resume(session: Session, stream: StreamArgument) -> None:
 @rules.command("check")
 def check_rules(
     session: Session,
-    file: Annotated[Path, typer.Argument(help="Settings file to check.")] = Path("agentlip.toml"),
+    file: Annotated[
+        Path | None, typer.Argument(help="Settings file to check (default: the workspace's).")
+    ] = None,
 ) -> None:
     """Check the triggers in a settings file. Works without a running appliance."""
-    problems, count = cli_run.check_settings_file(file)
+    path = file or session.datadir.settings_file
+    problems, count = cli_run.check_settings_file(path) if file or path.exists() else ([], 0)
     for problem in problems:
         note(problem)
     session.answer(
