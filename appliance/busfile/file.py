@@ -103,7 +103,10 @@ def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> s
     """
     if not paths.database.exists():
         if not create:
-            raise BusMissing(f"there is no worker bus in {paths.workspace}")
+            raise BusMissing(
+                f"there is no worker bus in {paths.workspace}",
+                hint="the first claim or message makes it: agentlip bus claim --help",
+            )
         _create_folder(paths)
     with errors_of(paths.dir):
         connection = sqlite3.connect(

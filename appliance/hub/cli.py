@@ -341,5 +341,5 @@ def _by_id(topic_id: str | None, channel: str | None, title: str | None) -> bool
 
 def _content(content: str | None, stdin: bool) -> str:
     if (content is not None) == stdin:
-        raise Invalid("give the text by --content or by --stdin", hint="agentlip msg send --help")
+        raise Invalid("give the text by --content or by --stdin")
     return text_of("-" if content is None else content)

@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, note, plain, plain_app
-from appliance.kernel.errors import Invalid
+from appliance.kernel.errors import Invalid, Missing
 
 app = plain_app(
     "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
@@ -97,8 +97,10 @@ def show_next(
     from appliance.jobs.spec import describe
     from appliance.kernel.clock import SystemClock, iso
 
-    now_ms, rows = SystemClock().now_ms(), []
-    for file in _read_files(session):
+    now_ms, rows, files = SystemClock().now_ms(), [], _read_files(session)
+    if job is not None and all(file.name != job for file in files):
+        raise Missing(f"there is no file jobs/{job}.toml", hint="agentlip jobs list")
+    for file in files:
         spec = file.spec
         schedule = None if spec is None or job not in (None, file.name) else describe(spec)
         if schedule is not None:
@@ -106,7 +108,7 @@ def show_next(
             due = [iso(ms) for ms in cron] if cron else [None]
             rows += [{"job": file.name, "due": at, "schedule": schedule} for at in due]
     columns = [("JOB", "job"), ("DUE", "due"), ("SCHEDULE", "schedule")]
-    session.table(rows, columns, empty="no such job has a schedule")
+    session.table(rows, columns, empty="no job in jobs/*.toml has a schedule")
 
 
 @app.command("run")

@@ -31,7 +31,7 @@ T = TypeVar("T")
 class BadSettings(Invalid):
     code = "BAD_SETTINGS"
     default_message = "the settings can't be read"
-    default_hint = "every setting with its default is in ops/agentlip.toml"
+    default_hint = "agentlip config show lists every setting"
 
 
 @runtime_checkable

@@ -59,6 +59,10 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     [
         (["channel", "create", ""], "agentlip channel create --help"),
         (["inbox", "profile", "--status", "busy"], "one of: dnd, idle, working"),
+        (["msg", "edit", "x"], "agentlip msg edit --help"),
+        (["resume"], "agentlip resume --help"),
+        (["bus", "tail"], "the first claim or message makes it: agentlip bus claim --help"),
+        (["jobs", "next", "nightly"], "agentlip jobs list"),
         (
             ["incoming", "add", "a", "--template", "teams"],
             "one of: alertmanager, github, gitlab, grafana, healthchecks, json",
@@ -71,6 +75,14 @@ def test_wrong_argument_gets_a_hint_for_this_command(
     assert agentlip(*arguments, cwd=hub.workspace).err.splitlines()[1] == f"Hint: {hint}"
     printed = agentlip(*arguments, "--json", cwd=hub.workspace).err
     assert json.loads(printed)["hint"] == hint
+
+
+def test_rules_are_checked_in_the_settings_of_the_workspace(hub: HubProcess) -> None:
+    for settings, problems in (("", 0), ("[[courier.triggers]]\nid = 'a'\n", 1)):
+        (hub.workspace / "agentlip.toml").write_text(settings)
+        checked = agentlip("courier", "rules", "check", cwd=hub.workspace / ".agentlip")
+        assert f"{problems} rules, {problems} problems" in checked.out
+    (hub.workspace / "agentlip.toml").unlink()
 
 
 def test_missing_secret_file_is_named_with_the_command_that_makes_one(

@@ -92,7 +92,6 @@ class CeilingList(Struct, frozen=True):
 
 class BadPause(Invalid):
     default_message = "a pause needs exactly one target and at most one end"
-    default_hint = "agentlip pause --principal NAME --until 2h"
 
 
 class NotPaused(Missing):
