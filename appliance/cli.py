@@ -106,9 +106,9 @@ def init(
 @app.command("status")
 def status_line(session: Session) -> None:
     """Print one line: the hub's state, address and last event."""
-    from appliance.process.status import exit_code, summary_line, workspace_state
+    from appliance.process.status import exit_code, find_state, summary_line
 
-    state = workspace_state(session.workspace)
+    state = find_state(session.workspace)
     session.answer(state, summary_line(state))
     raise typer.Exit(exit_code(state))
 

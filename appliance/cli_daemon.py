@@ -150,9 +150,10 @@ def restart(session: Session, **flags: Any) -> None:
 @app.command()
 def status(session: Session) -> None:
     """Print the appliance's state, address and start time. Exit code 3 if not ready."""
-    from appliance.process.status import describe, exit_code, workspace_state
+    from appliance.process.status import describe, exit_code, hub_state
+    from appliance.workspace.datadir import find_workspace
 
-    state = workspace_state(session.workspace)
+    state = hub_state(find_workspace(session.workspace))
     session.answer(state, describe(state))
     raise typer.Exit(exit_code(state))
 

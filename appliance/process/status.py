@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import ApplianceError
@@ -18,20 +20,30 @@ from appliance.sdk.discovery import (
     Health,
     HubNotRunning,
     StaleServerFile,
+    ask_health,
     ask_ready,
     local,
+    remote,
 )
 from appliance.workspace.datadir import DataDir, ServerFile, find_workspace, read_lock
 
 State = dict[str, Any]
 
 
-def workspace_state(workspace: Path | None) -> State:
-    """Return a workspace's hub state. Does not fail if no hub runs."""
-    return hub_state(find_workspace(workspace))
+def find_state(workspace: Path | None) -> State:
+    """Return the state of the hub that commands use: a workspace's, or the one at AGENTLIP_URL."""
+    if workspace is not None or not os.environ.get("AGENTLIP_URL"):
+        return hub_state(find_workspace(workspace))
+    endpoint = remote(os.environ)
+    state = {"status": "unreachable", "url": endpoint.url}
+    health = ask_health(endpoint)
+    if health is None:
+        return state
+    return {**msgspec.to_builtins(health), **state, "status": "running", **_readiness(endpoint)}
 
 
 def hub_state(datadir: DataDir) -> State:
+    """Return a workspace's hub state. Does not fail if no hub runs."""
     state: State = {"status": "stopped", "workspace": str(datadir.workspace)}
     try:
         endpoint, health = local(datadir, os.environ)
@@ -115,7 +127,8 @@ def summary_line(state: State) -> str:
     facts += ["writes-refused"] if "maintenance_until" in state else []
     facts += [f"events={state['last_event_id']}"] if "last_event_id" in state else []
     facts += [f"messages={state['messages']}"] if "messages" in state else []
-    return " ".join([*facts, f"workspace={state['workspace']}"])
+    facts += [f"workspace={state['workspace']}"] if "workspace" in state else []
+    return " ".join(facts)
 
 
 def describe(state: State) -> str:

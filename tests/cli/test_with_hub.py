@@ -85,6 +85,14 @@ def test_rules_are_checked_in_the_settings_of_the_workspace(hub: HubProcess) -> 
     (hub.workspace / "agentlip.toml").unlink()
 
 
+def test_status_of_a_hub_elsewhere_needs_no_workspace(hub: HubProcess, tmp_path: Path) -> None:
+    for url, status, code in ((hub.url, "running", 0), ("http://127.0.0.1:1", "unreachable", 3)):
+        printed = agentlip("status", cwd=tmp_path, AGENTLIP_URL=url)
+        assert (printed.out, printed.code) == (f"{status} {url}\n", code), printed
+    refused = agentlip("backup", "list", cwd=tmp_path, AGENTLIP_URL=hub.url)
+    assert "Hint: this command reads the workspace's files" in refused.err
+
+
 def test_missing_secret_file_is_named_with_the_command_that_makes_one(
     hub: HubProcess, tmp_path: Path
 ) -> None:
