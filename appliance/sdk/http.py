@@ -373,7 +373,11 @@ def _given(fields: Json) -> Json:
 
 
 def _encode(body: Any) -> bytes:
-    return msgspec.json.encode(_given(body) if isinstance(body, dict) else body)
+    try:
+        return msgspec.json.encode(_given(body) if isinstance(body, dict) else body)
+    except UnicodeEncodeError:
+        hint = "use text without lone surrogates"
+        raise Invalid("a text can't be sent as UTF-8", hint=hint) from None
 
 
 def _key_header(key: str | None) -> dict[str, str]:

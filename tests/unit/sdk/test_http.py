@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.kernel.errors import Invalid
 from appliance.sdk.discovery import Endpoint, HubNotRunning
 from appliance.sdk.http import PATIENT, HubClient, Refused, Retry
 from tests.support.faulty_hub import Answer, FakeHttp, http_hub
@@ -73,6 +74,8 @@ def test_missing_hub_raises_unless_client_waits_for_restart() -> None:
     with pytest.raises(HubNotRunning):
         HubClient(lambda: nobody, sleep=pauses).get("/x")
     assert pauses == []
+    with pytest.raises(Invalid, match="can't be sent as UTF-8"):
+        HubClient(lambda: nobody).post("/x", {"text": "\ud800"})
     fake = FakeHttp(OK)
     with http_hub(fake) as endpoint:
         endpoints = [nobody, nobody, endpoint]
