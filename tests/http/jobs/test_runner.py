@@ -172,7 +172,7 @@ def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
     assert hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {}).status == 200
     assert show(hub, run_id, 30)["state"] == "cancelled"
     again = hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
-    assert (again.status, again.body["code"]) == (409, "RUN_OVER")
+    assert (again.status, again.body["hint"]) == (409, f"agentlip jobs show {run_id}")
     until(lambda: processes_of(run_id) == [], 10, "nothing is left")
 
 
