@@ -80,7 +80,7 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
     session.table(
         rows,
         [("ID", "id"), ("UPDATED", "updated_at"), ("TITLE", "title")],
-        empty=f"no topics yet; create one with 'agentlip topic create --channel {channel} TITLE'",
+        empty=f"no topics yet; create one with 'agentlip topic create --channel {channel!r} TITLE'",
     )
     if len(rows) == limit:
         session.note(f"(the first {limit}; use --limit to see more)")

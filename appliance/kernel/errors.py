@@ -85,9 +85,7 @@ class Unauthenticated(ApplianceError):
     status = 401
     code = "UNAUTHORIZED"
     default_message = "missing or invalid token"
-    default_hint = (
-        "send 'Authorization: Bearer TOKEN'; the token is in the workspace's .agentlip/token"
-    )
+    default_hint = "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token"
 
 
 class Forbidden(ApplianceError):

@@ -129,7 +129,7 @@ def pause_agent(
     """
     body = {"reason": reason, "seconds": seconds}
     answer = session.hub().post(f"{PATH}/{segment(name)}/pause", body, idempotency_key)
-    session.answer(answer["agent"], f"paused {plain(name)}: agentlip agent resume {plain(name)}")
+    session.answer(answer["agent"], f"paused {plain(name)}: agentlip agent resume {name!r}")
 
 
 @app.command("resume")
