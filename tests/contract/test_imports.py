@@ -108,15 +108,9 @@ def test_layers_are_drawn_as_they_are_enforced():
 
 
 IMPURE = {
-    "appliance.kernel.store",
-    "appliance.kernel.loop",
-    "appliance.web",
-    "falcon",
-    "gevent",
-    "peewee",
-    "prometheus_client",
-    "sqlite3",
-}
+    "appliance.kernel.store", "appliance.kernel.loop", "appliance.web", "falcon", "gevent",
+    "peewee", "prometheus_client", "sqlite3",
+}  # fmt: skip
 
 
 def test_modules_that_call_themselves_pure_are(graph):

@@ -47,20 +47,11 @@ SUPPORTED = {
 
 def push(number: int = 1, **changed: Any) -> Push:
     values: dict[str, Any] = {
-        "message_id": f"bm_{number}",
-        "client_message_id": f"c{number}",
-        "mesh": "default",
-        "topic": "alerts",
-        "destination_kind": "topic",
-        "destination_ref": "alerts",
-        "sender_pubkey": ALICE,
-        "sender_name": "alice",
-        "priority": "next",
-        "meta": None,
-        "body": f"message {number}",
-        "reply_to_id": None,
-        "created_at": "2026-02-04T20:00:00.000Z",
-    }
+        "message_id": f"bm_{number}", "client_message_id": f"c{number}", "mesh": "default",
+        "topic": "alerts", "destination_kind": "topic", "destination_ref": "alerts",
+        "sender_pubkey": ALICE, "sender_name": "alice", "priority": "next", "meta": None,
+        "body": f"message {number}", "reply_to_id": None, "created_at": "2026-02-04T20:00:00.000Z",
+    }  # fmt: skip
     return Push(**{**values, **changed})
 
 

@@ -117,21 +117,12 @@ def test_push_reaches_the_member_and_the_ack_ends_it(hub):
         sent = post(hub, "anna", item("m1", "built", meta={"run": 7})).body
         push = push_of(bert)
         assert push == {
-            "type": "push",
-            "message_id": sent["broker_message_id"],
-            "client_message_id": "m1",
-            "mesh": "lab",
-            "topic": "alerts",
-            "destination_kind": "topic",
-            "destination_ref": "alerts",
-            "sender_pubkey": key("anna"),
-            "sender_name": "anna",
-            "priority": "next",
-            "meta": {"run": 7},
-            "body": "built",
-            "reply_to_id": None,
+            "type": "push", "message_id": sent["broker_message_id"], "client_message_id": "m1",
+            "mesh": "lab", "topic": "alerts", "destination_kind": "topic",
+            "destination_ref": "alerts", "sender_pubkey": key("anna"), "sender_name": "anna",
+            "priority": "next", "meta": {"run": 7}, "body": "built", "reply_to_id": None,
             "created_at": push["created_at"],
-        }
+        }  # fmt: skip
         say(bert, {"type": "client_ack", "message_id": push["message_id"]})
         wait_for(hub, leased=0, waiting=0)
 

@@ -20,14 +20,8 @@ def test_removed_message_leaves_its_id_which_says_so(broker):
     assert prune(broker) == {"messages": 0, "ids": 0}
     broker.clock.pass_seconds(1)
     assert prune(broker) == {"messages": 1, "ids": 0}
-    assert broker.counts() == {
-        "client_message_dedupe": 1,
-        "topic_message": 0,
-        "message_queue": 0,
-        "message_history": 0,
-        "delivery_queue": 0,
-        "mention_index": 0,
-    }
+    counts = broker.counts()
+    assert (counts.pop("client_message_dedupe"), any(counts.values())) == (1, False)
     assert broker.count("message_tombstone") == 1
     assert broker.orphans() == []
     status, repeated = broker.send("m1", meta={"mentions": ["bert"]})

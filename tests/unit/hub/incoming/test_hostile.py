@@ -122,30 +122,11 @@ values = st.recursive(
 )  # fmt: skip
 known = st.sampled_from(
     [
-        "status",
-        "alerts",
-        "labels",
-        "annotations",
-        "name",
-        "title",
-        "object_kind",
-        "object_attributes",
-        "commits",
-        "message",
-        "project",
-        "user",
-        "sender",
-        "repository",
-        "issue",
-        "pull_request",
-        "ref",
-        "after",
-        "url",
-        "html_url",
-        "text",
-        "n_pings",
+        "status", "alerts", "labels", "annotations", "name", "title", "object_kind",
+        "object_attributes", "commits", "message", "project", "user", "sender", "repository",
+        "issue", "pull_request", "ref", "after", "url", "html_url", "text", "n_pings",
     ]
-)
+)  # fmt: skip
 payloads = st.dictionaries(known | st.text(max_size=8), values, max_size=8)
 events = st.sampled_from(["push", "issues", "pull_request", "workflow_run", "issue_comment", "x"])
 
