@@ -88,8 +88,6 @@ def make(
     for name in _LOG_NAMES:
         try:
             files[f"logs/{name}"] = _log(datadir.logs / name, redaction)
-        except FileNotFoundError:
-            continue
         except OSError as error:
             left_out[f"logs/{name}"] = str(error.strerror)
     _write(out.absolute(), files, clock.now_ms() // 1000)

@@ -105,7 +105,7 @@ def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> s
         if not create:
             raise BusMissing(
                 f"there is no worker bus in {paths.workspace}",
-                hint="the first claim or message makes it: agentlip bus claim --help",
+                hint="the first claim or message makes the file: agentlip bus claim --help",
             )
         _create_folder(paths)
     with errors_of(paths.dir):

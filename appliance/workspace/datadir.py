@@ -230,7 +230,7 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
     raise WorkspaceNotFound(
         f"no workspace found; looked for {DIRECTORY}/{_MARKERS[0]} in: " + ", ".join(searched),
         details={"searched": searched},
-        hint="this command reads the workspace's files: run it on the hub's machine"
+        hint="run the command on the hub's machine, where the workspace's files are"
         if os.environ.get("AGENTLIP_URL")
         else None,
     )

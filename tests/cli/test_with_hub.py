@@ -61,7 +61,7 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
         (["inbox", "profile", "--status", "busy"], "one of: dnd, idle, working"),
         (["msg", "edit", "x"], "agentlip msg edit --help"),
         (["resume"], "agentlip resume --help"),
-        (["bus", "tail"], "the first claim or message makes it: agentlip bus claim --help"),
+        (["bus", "tail"], "the first claim or message makes the file: agentlip bus claim --help"),
         (["jobs", "next", "nightly"], "agentlip jobs list"),
         (
             ["incoming", "add", "a", "--template", "teams"],
@@ -90,7 +90,7 @@ def test_status_of_a_hub_elsewhere_needs_no_workspace(hub: HubProcess, tmp_path:
         printed = agentlip("status", cwd=tmp_path, AGENTLIP_URL=url)
         assert (printed.out, printed.code) == (f"{status} {url}\n", code), printed
     refused = agentlip("backup", "list", cwd=tmp_path, AGENTLIP_URL=hub.url)
-    assert "Hint: this command reads the workspace's files" in refused.err
+    assert "Hint: run the command on the hub's machine" in refused.err
 
 
 def test_missing_secret_file_is_named_with_the_command_that_makes_one(
