@@ -23,6 +23,7 @@ from appliance.workspace.datadir import (
     DataDir,
     ServerFile,
     find_workspace,
+    pid_alive,
     read_lock,
 )
 
@@ -163,11 +164,16 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
             details={"searched": [str(datadir.server_file), endpoint.url]},
             hint=_start(datadir),
         )
+    view = read_lock(datadir)
+    if server.app_version and not view.held and pid_alive(server.pid):
+        raise StaleServerFile(
+            f"{endpoint.url} serves the workspace that this is a copy of",
+            hint=f"rm {shlex.quote(str(datadir.server_file))}; {_start(datadir)}",
+        )
     if health.db_id and datadir.database("hub").is_file():
         with WorkspaceDatabase(datadir.database("hub")) as reader:
             same = health.db_id == reader.db_id
     else:
-        view = read_lock(datadir)
         same = view.held and (view.written is None or view.written.pid == server.pid)
     if not same:
         raise StaleServerFile(

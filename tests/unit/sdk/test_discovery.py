@@ -1,6 +1,7 @@
 """Which hub a client finds, and the proof it needs before it trusts that hub."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,6 @@ def test_server_without_our_database_is_stale(filled: Filled, answer: object) ->
 
 def test_hub_without_details_for_strangers_is_trusted_by_its_lock(filled: Filled) -> None:
     """Beyond loopback /health has no details; then who holds the lock decides."""
-    import os
-
     lock = WriterLock(filled.datadir, "i")
     lock.acquire()
     try:
@@ -102,6 +101,18 @@ def test_hub_without_details_for_strangers_is_trusted_by_its_lock(filled: Filled
                 local(filled.datadir, {})
     finally:
         lock.release()
+
+
+def test_copy_of_a_workspace_does_not_lead_to_the_original(filled: Filled) -> None:
+    lock = WriterLock(filled.datadir, "i")
+    lock.acquire()
+    lock.release()
+    with WorkspaceReader(filled.datadir.database("hub")) as reader:
+        answer = (200, {}, {"db_id": reader.db_id})
+    with http_hub(FakeHttp(answer)) as endpoint:
+        _announce(filled, port=endpoint.port, pid=os.getpid(), app_version="0.1.0")
+        with pytest.raises(StaleServerFile, match="serves the workspace that this is a copy of"):
+            local(filled.datadir, {})
 
 
 @pytest.mark.parametrize("answer", [(500, {}, {}), (200, {}, b"no json"), "hang up"])
