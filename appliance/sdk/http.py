@@ -421,6 +421,15 @@ def json_object(text: bytes) -> Json:
     return value if isinstance(value, dict) else {}
 
 
+def read_refusal(status: int, text: bytes | bytearray | None) -> tuple[str, str | None]:
+    """Return a refused upgrade's message, and the hint if the server sent one."""
+    body = json_object(bytes(text or b""))
+    message = f"the appliance answered the upgrade with status {status}"
+    if "error" not in body:
+        return message, None
+    return f"{message}: {body['error']}", str(body.get("hint") or "") or None
+
+
 def _decode(reply: http.client.HTTPResponse, text: bytes) -> Json:
     body = json_object(text)
     if 200 <= reply.status < 300:

@@ -26,6 +26,7 @@ from websockets.sync.connection import Connection
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
+from appliance.sdk.http import read_refusal
 
 T = TypeVar("T")
 
@@ -270,7 +271,7 @@ class Follower:
             elif isinstance(error, ConnectionClosed):
                 reason, minimum = self._after_close(error)
             elif isinstance(error, InvalidStatus):
-                reason = self._after_status(error.response.status_code)
+                reason = self._after_status(error.response.status_code, error.response.body)
             else:
                 reason = self._after_failure(error)
         except ApplianceError as final:
@@ -303,11 +304,12 @@ class Follower:
         minimum = GOING_AWAY_WAIT_SECONDS if code == GOING_AWAY else 0.0
         return f"connection closed ({code})", minimum
 
-    def _after_status(self, status: int) -> str:
+    def _after_status(self, status: int, body: bytes | bytearray | None) -> str:
         if status in (401, 403):
             self._count_refusal()
         elif not self._was_connected and status < 500:
-            raise StreamBroken(f"the hub answered the upgrade with status {status}")
+            message, hint = read_refusal(status, body)
+            raise StreamBroken(message, hint=hint)
         return f"the hub answered {status}"
 
     def _after_failure(self, error: Exception) -> str:

@@ -22,6 +22,7 @@ from websockets.uri import parse_uri
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.sdk.discovery import Endpoint, HubNotRunning, authorization
+from appliance.sdk.http import read_refusal
 
 CONNECT_SECONDS_MAX = 10.0
 SEND_SECONDS_MAX = 30.0
@@ -173,10 +174,9 @@ class WebSocket:
             status = error.response.status_code
             if status == 401:
                 raise Unauthenticated
-            raise (SocketBusy if status in TEMPORARY_STATUSES else SocketRefused)(
-                f"the appliance answered the upgrade with status {status}",
-                details={"status": status},
-            )
+            message, hint = read_refusal(status, error.response.body)
+            kind = SocketBusy if status in TEMPORARY_STATUSES else SocketRefused
+            raise kind(message, details={"status": status}, hint=hint)
         if isinstance(error, InvalidHandshake):
             raise SocketRefused("the server is not an appliance: the WebSocket handshake failed")
 

@@ -60,6 +60,7 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
         (["channel", "create", ""], "agentlip channel create --help"),
         (["inbox", "profile", "--status", "busy"], "one of: dnd, idle, working"),
         (["msg", "edit", "x"], "agentlip msg edit --help"),
+        (["courier", "subscribe", ""], "agentlip courier subscribe --help"),
         (["resume"], "agentlip resume --help"),
         (["bus", "tail"], "the first claim or message makes the file: agentlip bus claim --help"),
         (["jobs", "next", "nightly"], "agentlip jobs list"),

@@ -9,8 +9,8 @@ from websockets.frames import Close
 from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint
-from appliance.sdk.stream_follower import Follower, Rejected, TokenRefused
-from tests.support.faulty_hub import event, hello, say, stream_hub
+from appliance.sdk.stream_follower import Follower, Rejected, StreamBroken, TokenRefused
+from tests.support.faulty_hub import FakeHttp, event, hello, http_hub, say, stream_hub
 
 
 class _Watch:
@@ -40,6 +40,13 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
     received = hello(socket)
     say(socket, type="hello_ok", replay_until=until, instance_id="i", epoch=epoch)
     return received
+
+
+def test_refused_upgrade_passes_the_advice_on() -> None:
+    refusal = (400, {}, {"error": "no Upgrade header", "hint": "pass Upgrade on"})
+    with http_hub(FakeHttp(refusal)) as hub, pytest.raises(StreamBroken, match="no Up") as raised:
+        next(_Watch().follower(hub).events())
+    assert raised.value.hint == "pass Upgrade on"
 
 
 def test_reconnect_after_close_1001_waits_five_seconds() -> None:
