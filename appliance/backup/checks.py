@@ -99,8 +99,9 @@ def _verified(context: Context) -> Iterator[Finding]:
     ]
     times = [moment for moment in times if not is_future(int(moment * 1000), now_ms)]
     proven = max(times, default=None)
-    if proven is None and checked:
-        listed, verification = checked[-1]
+    failed = [(listed, last) for listed, last in checked if last.problems]
+    if proven is None and failed:
+        listed, verification = failed[-1]
         sentence = f"no backup was ever verified: {verification.problems[0]}"
         yield UNPROVEN.finding(listed.name, sentence)
         return

@@ -76,7 +76,7 @@ BACKUPS = (
     Breakage("there is no backup", old_workspace, ("backup.age:none",), _NEW),
     Breakage(
         "backup was made while the clock was ahead",
-        lambda workspace: (backup(-50)(workspace), backup(1, "good")(workspace)),
+        lambda workspace: (backup(-50, "good", -50)(workspace), backup(1)(workspace)),
         ("backup.age:future",),
         "retention removes it in time",
     ),
