@@ -103,7 +103,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_text(file))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadSettings(f"settings: {file}: {error}") from None
+        raise BadSettings(f"settings: {file}: {getattr(error, 'strerror', 0) or error}") from None
 
 
 def _text(file: Path) -> str:

@@ -82,7 +82,8 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
         try:
             text = Path(text[1:]).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise Invalid(f"{flag}: can't read the file: {error}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise Invalid(f"{flag}: can't read the file: {reason}") from None
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:

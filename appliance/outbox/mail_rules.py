@@ -14,7 +14,7 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise BadSettings(f"settings: mail.ca_file: {error}") from None
+        raise BadSettings(f"settings: mail.ca_file: {error.strerror or error}") from None
 
 
 def allow_entry(entry: str) -> str:

@@ -4,6 +4,7 @@ A cursor is stored after the consumer has processed its event. A consumer that w
 get a few events twice, but never misses one.
 """
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -52,8 +53,10 @@ class FileCursor:
         try:
             with self._path.open("rb") as file:
                 self._written = msgspec.json.decode(file.read(CURSOR_BYTES_MAX), type=Cursor)
-        except (OSError, msgspec.DecodeError) as error:
+        except msgspec.DecodeError as error:
             raise BadCursorFile(f"cannot read the cursor file {self._path}: {error}") from None
+        except OSError as error:
+            raise _refuse(self._path, error) from None
         return self._written
 
     def keep(self, cursor: Cursor, *, now: bool = False) -> None:
@@ -64,6 +67,12 @@ class FileCursor:
         try:
             write_whole(self._path, msgspec.json.encode(cursor) + b"\n", private=False)
         except OSError as error:
-            raise BadCursorFile(f"cannot write the cursor file {self._path}: {error}") from None
+            raise _refuse(self._path, error) from None
         self._written = cursor
         self._next = self._clock.monotonic() + CURSOR_SECONDS
+
+
+def _refuse(path: Path, error: OSError) -> BadCursorFile:
+    """Return the error for a file that the system refuses, whose cursor may be needed later."""
+    what = f"cannot use the cursor file {path}: {error.strerror}"
+    return BadCursorFile(what, hint=f"ls -ld {shlex.quote(str(path))}")
