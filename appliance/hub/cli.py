@@ -3,6 +3,7 @@
 JSON output follows hub spec §0.9 and only gains fields.
 """
 
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -80,7 +81,7 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
     session.table(
         rows,
         [("ID", "id"), ("UPDATED", "updated_at"), ("TITLE", "title")],
-        empty=f"no topics yet; create one with 'agentlip topic create --channel {channel!r} TITLE'",
+        empty=f"no topics yet; create one: agentlip topic create --channel {quote(channel)} TITLE",
     )
     if len(rows) == limit:
         session.note(f"(the first {limit}; use --limit to see more)")

@@ -1,5 +1,7 @@
 """Finds channel and topic ids by name through the hub."""
 
+from shlex import quote
+
 from appliance.hub.wire import NoSuchChannel, NoSuchTopic
 from appliance.sdk.http import HubClient
 
@@ -10,7 +12,7 @@ def channel_id_of(client: HubClient, name_or_id: str) -> str:
         if name_or_id in (row["id"], row["name"]):
             return str(row["id"])
     raise NoSuchChannel(
-        f"channel not found: {name_or_id}", hint=f"agentlip channel create {name_or_id!r}"
+        f"channel not found: {name_or_id}", hint=f"agentlip channel create {quote(name_or_id)}"
     )
 
 
@@ -21,7 +23,8 @@ def topic_id_in(client: HubClient, channel: str, title: str) -> str:
         if row["title"] == title:
             return str(row["id"])
     raise NoSuchTopic(
-        f"topic not found: {title}", hint=f"agentlip topic create --channel {channel!r} {title!r}"
+        f"topic not found: {title}",
+        hint=f"agentlip topic create --channel {quote(channel)} {quote(title)}",
     )
 
 

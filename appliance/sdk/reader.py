@@ -7,6 +7,7 @@ write-ahead log.
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ class WorkspaceReader(WorkspaceDatabase):
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
-        hint = f"agentlip topic list --channel {channel}"
+        hint = f"agentlip topic list --channel {quote(channel)}"
         missing = NoSuchTopic(f"topic not found: {shorten(title)}", hint=hint)
         return self._fetch(query, (channel_id, title, plain_name(title)), missing)
 

@@ -143,7 +143,7 @@ def test_prompt_gets_the_number_of_waiting_entries(project: Project) -> None:
 
 
 def test_edit_of_a_path_that_another_agent_claimed_is_denied(project: Project) -> None:
-    project.claim("path:src/api/**", "bob")
+    project.claim("path:src/api/**", "bob $(id)")
     answer = project.run("edit")
     if project.harness == "gemini":
         decision, reason = answer["decision"], answer["reason"]
@@ -152,8 +152,9 @@ def test_edit_of_a_path_that_another_agent_claimed_is_denied(project: Project) -
         assert output["hookEventName"] == "PreToolUse"
         decision, reason = output["permissionDecision"], output["permissionDecisionReason"]
     assert decision == "deny"
-    assert "src/api/users.py is claimed by bob (path:src/api/**)" in reason
-    project.release("path:src/api/**", "bob")
+    assert "src/api/users.py is claimed by bob $(id) (path:src/api/**)" in reason
+    assert "--to 'bob $(id)'" in reason, "the shell runs nothing"
+    project.release("path:src/api/**", "bob $(id)")
     assert project.run("edit") is None
 
 

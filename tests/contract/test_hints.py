@@ -142,3 +142,16 @@ def test_documented_commands_exist():
                 if trouble:
                     wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
     assert wrong == []
+
+
+def test_commands_quote_values_for_the_shell():
+    """`!r` quotes for Python: in its double quotes, a shell runs `$(…)`."""
+    wrong = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in tracked("*.py")
+        if file.relative_to(ROOT).parts[0] in PRODUCT
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.JoinedStr) and COMMAND.search(ast.unparse(node))
+        if any(getattr(part, "conversion", -1) == ord("r") for part in node.values)
+    ]
+    assert wrong == []

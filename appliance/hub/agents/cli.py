@@ -1,6 +1,7 @@
 """`agentlip agent`: wake an agent when entries wait for it; pause, resume and watch agents."""
 
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Sequence
@@ -129,7 +130,9 @@ def pause_agent(
     """
     body = {"reason": reason, "seconds": seconds}
     answer = session.hub().post(f"{PATH}/{segment(name)}/pause", body, idempotency_key)
-    session.answer(answer["agent"], f"paused {plain(name)}: agentlip agent resume {name!r}")
+    session.answer(
+        answer["agent"], f"paused {plain(name)}: agentlip agent resume {shlex.quote(name)}"
+    )
 
 
 @app.command("resume")
