@@ -31,7 +31,7 @@ T = TypeVar("T")
 class BadSettings(Invalid):
     code = "BAD_SETTINGS"
     default_message = "the settings can't be read"
-    default_hint = "agentlip config show lists every setting"
+    default_hint = "agentlip config show"
 
 
 @runtime_checkable
