@@ -93,7 +93,7 @@ class Forbidden(ApplianceError):
     status = 403
     code = "FORBIDDEN"
     default_message = "the token lacks the scope for this request"
-    default_hint = "agentlip token list"
+    default_hint = "ask an admin, for whom the command is: agentlip token list"
 
 
 def refuse_scope(scope: str | None) -> Forbidden:
