@@ -409,7 +409,7 @@ def decode_json(decode: Callable[[Any], T], raw: Any, what: str, kind: Any = Non
 
 def _json_error(what: str, error: Exception) -> Invalid:
     problem = str(error)
-    hint = "send JSON in UTF-8 (RFC 8259); most libraries do this for you"
+    hint = "send JSON in UTF-8 (RFC 8259), without lone surrogates such as \\ud800"
     if isinstance(error, UnicodeError):
         problem = "the text is not valid UTF-8"
     elif isinstance(error, RecursionError):

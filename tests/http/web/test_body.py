@@ -41,9 +41,10 @@ class Outer(msgspec.Struct, rename="camel"):
         (b'{"innerList":[{"sizes":[1,3]}]}', "one of: 1, 2"),
         (b'{"oneOf":{"state":"opne"}}', "one of: open, shut"),
         (b'{"oneOf":"never"}', "one of: later"),
+        (b'"\\ud800"', "send JSON in UTF-8 (RFC 8259), without lone surrogates such as \\ud800"),
     ],
 )
-def test_value_besides_the_choices_is_refused_with_their_list(body: bytes, hint: str) -> None:
+def test_refused_value_gets_a_hint_that_names_what_is_allowed(body: bytes, hint: str) -> None:
     with pytest.raises(Invalid) as raised:
         BodyPlan(Outer, MIB).decode(body)
     assert raised.value.hint == hint
