@@ -4,7 +4,6 @@ Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not r
 failed, 4 authentication failed.
 """
 
-import errno
 import inspect
 import os
 import re
@@ -23,6 +22,7 @@ import typer
 from typer.main import get_command
 
 from appliance.audit.log.commands import CURRENT, is_act
+from appliance.cli_streams import as_failure, open_closed_streams, quiet_stdout
 from appliance.kernel.blank import printable
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
@@ -273,7 +273,7 @@ def _refuse_nan(ctx: typer.Context, given: Mapping[str, Any]) -> None:
 def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
     """Run one command line. Every error becomes a message and an exit code."""
     machine = "--json" in arguments or "--jsonl" in arguments
-    _open_closed_streams()
+    open_closed_streams()
     try:
         code = get_command(app).main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -307,31 +307,6 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         if not hasattr(error, "format_message"):
             raise
         return _tell_usage(error, machine)
-
-
-def _open_closed_streams() -> None:
-    """Open /dev/null for the standard streams that the caller closed, as `>&-` does."""
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
-    sys.stdin = sys.stdin or os.fdopen(0)
-    sys.stdout = sys.stdout or os.fdopen(1, "w")
-    sys.stderr = sys.stderr or os.fdopen(2, "w")
-
-
-def as_failure(error: OSError) -> ApplianceError:
-    """Return the error for a file, a folder or an output that the system refuses."""
-    reason = (error.strerror or type(error).__name__).lower()
-    if error.filename is not None:
-        path = os.fsdecode(error.filename)
-        return Invalid(f"{path}: {reason}", hint=f"ls -ld {shlex.quote(path)}")
-    if error.errno == errno.ENOENT:
-        return Invalid("the current folder was deleted", hint="cd to a folder that exists")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-        quiet_stdout()
-        hint = "df -h; the command may have done its work: look before you repeat it"
-        return Invalid(f"the output can't be written: {reason}", hint=hint)
-    return Unavailable(reason, hint="agentlip doctor")
 
 
 def report_error(error: ApplianceError, machine: bool) -> int:
@@ -379,11 +354,6 @@ def until_signalled() -> Iterator[None]:
         for number in numbers:
             signal.signal(number, end)
         yield
-
-
-def quiet_stdout() -> None:
-    """Prevent further output after a broken pipe, including the flush at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def write_line(text: str) -> None:

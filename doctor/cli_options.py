@@ -11,7 +11,8 @@ import msgspec
 import typer
 
 from appliance.checks.settings import DoctorSettings
-from appliance.cli_support import as_failure, report_error
+from appliance.cli_streams import as_failure
+from appliance.cli_support import report_error
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name

@@ -25,7 +25,7 @@ SERVER = frozenset({
 })  # fmt: skip
 READING = frozenset({"version", "channel list"})
 FOR_REQUESTS = frozenset({"http.client", "ssl", "secrets", "appliance.hub.fulltext"})
-EVERYWHERE = frozenset({"audit", "cli", "cli_support", "commands", "kernel"})
+EVERYWHERE = frozenset({"audit", "cli", "cli_streams", "cli_support", "commands", "kernel"})
 CONNECTED = EVERYWHERE | {"sdk", "workspace"}
 COMMANDS = {
     "version": EVERYWHERE | {"build"},

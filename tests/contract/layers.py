@@ -42,6 +42,7 @@ OF_MODULE = {
     "declared_roles": 0,
     "declared_scopes": 0,
     "syscalls": 0,
+    "cli_streams": 4,
     "cli_support": 4,
     "feed_source": 4,
     "host": 4,
