@@ -43,6 +43,7 @@ TYPES = {
     "timestamp_us_utc": ("timestamp[us, tz=UTC]", "str"),
 }
 EVENT_ID = re.compile(rb'"event_id": ?(\d+)')
+CONTROL = re.compile(rb"\\(?:[bfnrt]|u00[01])")  # a control character, as JSON has it
 FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -74,10 +75,11 @@ class SegmentFile(NamedTuple):
 
 class SegmentFacts(NamedTuple):
     """Facts about a segment. added: columns beyond the schema; ids: how many different ids the
-    rows have."""
+    rows have; is_plain: the payloads have no control characters, as the appliance writes them."""
 
     added: tuple[str, ...]
     ids: int
+    is_plain: bool = True
 
 
 class EpochEnd(NamedTuple):
@@ -166,8 +168,8 @@ def verify(segment: SegmentFile) -> SegmentFacts:
     with _open_verified(segment.path, segment.bytes, segment.sha256) as file:
         try:
             types, parts = (_open_lines if segment.format == "jsonl" else _open_parquet)(file)
-            added = _compare_columns(segment, types)
-            ids = arrow.chunked_array(list(parts), arrow.int64())
+            added, read = _compare_columns(segment, types), list(parts)
+            ids = arrow.chunked_array([part for part, _ in read], arrow.int64())
         except (arrow.ArrowException, OSError) as error:
             what = str(error).split("\n", 1)[0][:200]
             raise SegmentTorn(
@@ -183,18 +185,33 @@ def verify(segment: SegmentFile) -> SegmentFacts:
             f"{segment.path} holds events {ends['min']} to {ends['max']}; its name says"
             f" {segment.first} to {segment.last}"
         )
-    return SegmentFacts(added, compute.count_distinct(ids).as_py())
+    is_plain = all(plain for _, plain in read)
+    return SegmentFacts(added, compute.count_distinct(ids).as_py(), is_plain)
 
 
 def _open_parquet(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
-    """Return the column types, and the ids, which are read with all pages."""
+    """Return the column types, and the ids with whether payloads are plain, which are read with
+    all pages."""
     opened = import_module("pyarrow.parquet").ParquetFile(file)
     types = {field.name: str(field.type) for field in opened.schema_arrow}
-    return types, (batch.column("event_id") for batch in opened.iter_batches(BATCH_ROWS))
+    batches = opened.iter_batches(BATCH_ROWS)
+    return types, ((batch.column("event_id"), _is_plain(batch)) for batch in batches)
+
+
+def _is_plain(batch: Any) -> bool:
+    """Return whether payloads have no control characters, by all their bytes at once."""
+    arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
+    has_payload = "data_json" in batch.schema.names
+    text = batch.column("data_json").buffers()[-1] if has_payload else None
+    if not text:
+        return True
+    codes = arrow.UInt8Array.from_buffers(arrow.uint8(), text.size, [None, text])
+    return bool(compute.min(codes).as_py() >= ord(" "))
 
 
 def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
-    """Return the value types in the first line, "" for a null, and the ids."""
+    """Return the value types in the first line, "" for a null, and the ids with whether payloads
+    are plain."""
     try:
         row = json.loads(file.readline(LINE_BYTES_MAX))
     except ValueError:
@@ -204,9 +221,12 @@ def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
         name: "" if value is None else type(value).__name__
         for name, value in (row.items() if isinstance(row, dict) else ())
     }
-    matches = (EVENT_ID.search(line) for line in file)
-    ids = [None if match is None else int(match[1]) for match in matches]
-    return types, iter([import_module("pyarrow").array(ids, "int64")])
+    ids, is_plain = [], True
+    for line in file:
+        match = EVENT_ID.search(line)
+        ids.append(None if match is None else int(match[1]))
+        is_plain = is_plain and CONTROL.search(line.replace(rb"\\", b"")) is None
+    return types, iter([(import_module("pyarrow").array(ids, "int64"), is_plain)])
 
 
 def _compare_columns(segment: SegmentFile, types: Mapping[str, str]) -> tuple[str, ...]:

@@ -63,8 +63,9 @@ def warnings(dataset: Dataset) -> list[CheckResult]:
 def verify(
     request: JobRequest, some: Sequence[SegmentFile], bad: dict[Location, JobError] | None = None
 ) -> dict[str, SegmentFacts]:
-    """Return facts about segments with added columns or repeated ids, by name. Raises the first
-    damaged segment's error; with --quarantine-segments the error is put in `bad`."""
+    """Return facts about segments with added columns, repeated ids or payloads that are not plain,
+    by name. Raises the first damaged segment's error; with --quarantine-segments the error is put
+    in `bad`."""
     facts: dict[str, SegmentFacts] = {}
     for number, result in _results(request, some):
         if isinstance(result, SegmentFacts):
@@ -144,5 +145,5 @@ def _unusual(mine: Any) -> Iterator[tuple[int, SegmentFacts | JobError]]:
         except JobError as error:
             yield number, error
         else:
-            if facts.added or facts.ids != segment.rows:
+            if facts.added or facts.ids != segment.rows or not facts.is_plain:
                 yield number, facts

@@ -297,19 +297,21 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, make_request, lak
     bad(None, {})
     log.rows[-1]["epoch"] = None
     bad("message.created", {"message": {**noun, "created_at": "+12345-01-01T00:00:00Z"}})
+    log.say(topic)
+    log.rows[-1]["data_json"] = log.rows[-1]["data_json"].replace("hello", "a\ttab")
     log.export(root)
     report = job.run(make_request())
-    assert report.counts["quarantine"] == 9
+    assert report.counts["quarantine"] == 10
     actual = [row["reasons"] for row in rows(spark, silver, "quarantine")]
     assert "data_json is not a JSON object" in actual[0]
+    assert actual[9][:3] == ["id is missing", "version is not a number", "topic_id is missing"]
     assert actual[1] == ["version is not a number", "sender is missing"]
-    assert actual[2] == ["created_at is not a time"]
+    assert actual[2] == actual[8] == ["created_at is not a time"]
     assert actual[3] == ["version is not a number"]
     assert actual[4] == ["entity_id is another message", "content_raw is missing"]
     assert actual[5] == ["topic.channel_id is missing", "topic.title is missing"]
     assert actual[6] == ["name is missing"]
     assert actual[7] == ["epoch is missing", "name is missing"]
-    assert actual[8] == ["created_at is not a time"]
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 

@@ -11,8 +11,8 @@ from pyspark.errors import AnalysisException
 from spark import schemas
 from spark.jobs.activity import schema as activity
 from spark.jobs.audit import schema as audit
+from spark.jobs.ingest import creations, transforms
 from spark.jobs.ingest import schema as ingest
-from spark.jobs.ingest import transforms
 from tests.support.workspaces import Filled
 
 # What readers elsewhere rely on. A column may be added here; none may go or change its type.
@@ -86,7 +86,7 @@ def creations_of_the_hub(path, *principals):
         return [text for (text,) in rows]
 
 
-def test_only_creations_of_another_shape_are_parsed_again(spark, tmp_path):
+def test_only_creations_of_another_shape_are_parsed(spark, tmp_path):
     by_token, by_nobody = creations_of_the_hub(tmp_path, "ci", None)
     noun = json.loads(by_token)["message"]
     assert list(noun) == list(ingest.NOUN_FIELDS["message"])
@@ -96,23 +96,18 @@ def test_only_creations_of_another_shape_are_parsed_again(spark, tmp_path):
         return msgspec.json.encode({"message": noun, **more}).decode()
 
     def answers(*texts):
-        """Whether each is parsed again, and the unknown fields that are found."""
-        made = [(number, "message.created", text) for number, text in enumerate(texts)]
-        rows = spark.createDataFrame(made, "event_id int, name string, data_json string")
-        again = transforms.creation_may_have_more()
-        extra = transforms.extra_of(["message.created"], again)
-        read = transforms.messages_of(rows).selectExpr("event_id", again, extra)
-        return [row[1:] for row in read.orderBy("event_id").collect()]
+        """Whether each is parsed, and its unknown fields. Cut fields are as parsed ones."""
+        ids = {f"scope_{name}": noun[name] for name in ("channel_id", "topic_id")}
+        made = [{"name": "message.created", "entity_id": text.split('"')[5], "data_json": text,
+                 **ids} for text in texts]  # fmt: skip
+        rows = spark.createDataFrame(made)
+        read, parsed = (transforms.messages_of(rows, way).collect() for way in (True, False))
+        assert read == parsed
+        cut = creations.cut(rows).selectExpr("NOT cut").collect()
+        return [(each, row["extra"]) for (each,), row in zip(cut, read, strict=True)]
 
-    contents = [
-        'say "no"',
-        "two\nlines",
-        "back\\slash",
-        "\\",
-        'a","mood":"b',
-        '\\","mood":"b',
-        "é😀",
-    ]
+    contents = ['say "no"', "two\nlines", "a\ttab", "back\\slash", "\\", "\\n", "\\\\\n"]
+    contents += ['a","mood":"b', '\\","mood":"b', "é😀", ""]
     written = [by_token, by_nobody, text(noun, principal="ci")]
     written += [text({**noun, "content_raw": each}, principal="ci") for each in contents]
     assert by_token == text(noun, principal="ci")
@@ -124,6 +119,8 @@ def test_only_creations_of_another_shape_are_parsed_again(spark, tmp_path):
         text(noun),
         text({**noun, "deleted_by": "x"}, principal="ci"),
         text(noun, principal="me"),
+        by_token.replace('"é"', '"é"\\"'),
+        text({**noun, "sender": 'a"b'}, principal="ci"),
         text({**noun, "principal": 1}, principal=1),
         by_token.replace(",", " ,"),
         by_token.replace("é", "\\u00e9", 1).replace('"ann"', '"\\u0061nn"'),

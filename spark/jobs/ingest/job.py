@@ -72,6 +72,7 @@ class Merge:
         self.fresh: list[segments.SegmentFile] = []  # without those that contain nothing new
         self.seen: dict[str, int] = {}  # the counts of their events
         self.added: dict[str, tuple[str, ...]] = {}
+        self.is_plain = False  # no payload has control characters
         self.published: str | None = None
         self.counts: dict[str, Any] = {"segments": 0}
         self.results: list[CheckResult] = []
@@ -106,6 +107,7 @@ class Merge:
             unknown = [segment for segment in new if segment.manifest not in bad]
             facts = verification.verify(self.request, unknown, bad)
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
+        self.is_plain = all(fact.is_plain for fact in facts.values())
         sound = [segment for segment in new if segment.manifest not in bad]
         self.taken.add(sound, facts)
         chain = verification.count_once(self.export.segments, self.taken.lacking)
@@ -178,7 +180,9 @@ class Merge:
             marks = f.broadcast(marks)
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
             created = t.creations_of(marked).join(marks, "id_hash", "left_anti")
-            frames.append(t.first_states(t.changes(t.messages_of(created)).where("sound")))
+            frames.append(
+                t.first_states(t.changes(t.messages_of(created, self.is_plain)).where("sound"))
+            )
             rest = marked.join(marks, "id_hash", "left_semi")
         changes = t.changes(t.messages_of(rest))
         rows = self._rows_of("messages", changed.selectExpr("entity_id AS message_id"))

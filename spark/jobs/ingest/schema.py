@@ -62,6 +62,17 @@ MESSAGE_FIELDS = {
     "deleted_by": ("null", "p.deleted_by"),
     "principal": ("p.message.principal", "p.principal"),
 }
+# Columns with fields that `creations.cut` cuts from a creation's text.
+CUT = {
+    "id": "entity_id",
+    "version": "1L",
+    "channel_id": "scope_channel_id",
+    "topic_id": "scope_topic_id",
+    "sender": "cut_sender",
+    "content_raw": "cut_content",
+    "created_text": "cut_created",
+    "principal": "cut_principal",
+}
 OTHER_PAYLOAD = (
     "channel map<string,string>, topic map<string,string>, attachment map<string,string>,"
     " topic_id string, new_title string, message_id string, principal string, plugin string,"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from spark.jobs.ingest import schema
+from spark.jobs.ingest import creations, schema
 
 Transform = Callable[[DataFrame], DataFrame]
 NO_ENRICHMENTS = -1  # position of the row of an event without enrichments
@@ -22,16 +22,21 @@ def c(name: str) -> Column:
     return f.col(name)
 
 
-def messages_of(events: DataFrame) -> DataFrame:
-    """Add the payload's message fields, which are equal for all kinds of events, and
-    `created_at` as a time; null if `created_text` is not a time."""
+def messages_of(events: DataFrame, is_plain: bool = False) -> DataFrame:
+    """Add the payload's message fields, which are equal for all kinds of events, its unknown
+    fields, and `created_at` as a time; null if `created_text` is not a time. If the payloads
+    are plain (`SegmentFacts`), creations as the appliance writes them are not parsed."""
     payload = f"from_json(data_json, '{schema.MESSAGE_PAYLOAD}')"
-    rows = events.where(named(*schema.MESSAGES)).withColumn("p", parse_once(payload))
+    rows = events.where(named(*schema.MESSAGES))
+    rows = creations.cut(rows) if is_plain else rows.withColumn("cut", f.lit(False))
+    parsed = {"p": parse_once(f"CASE WHEN NOT cut THEN {payload} END"),
+              "extra": f.expr(extra(*schema.MESSAGES))}  # fmt: skip
     fields = [
-        f"if(name = 'message.created', {created}, {changed}) AS {field}"
+        f"CASE WHEN cut THEN {schema.CUT.get(field, 'null') if is_plain else 'null'}"
+        f" WHEN name = 'message.created' THEN {created} ELSE {changed} END AS {field}"
         for field, (created, changed) in schema.MESSAGE_FIELDS.items()
     ]
-    rows = rows.selectExpr(*events.columns, *fields)
+    rows = rows.withColumns(parsed).selectExpr(*events.columns, "extra", *fields)
     return rows.withColumn("created_at", parse_once("try_cast(created_text AS timestamp)"))
 
 
@@ -224,7 +229,7 @@ def has_more(names: Iterable[str]) -> str:
 
 def _has_more(name: str) -> str:
     if name == "message.created":
-        return creation_may_have_more()
+        return "NOT cut"
     unknown = _others_than(schema.FIELDS[name], "json_object_keys(data_json)")
     if noun := schema.NOUNS.get(name):
         return f"{unknown} OR {_others_than(schema.NOUN_FIELDS[noun], f'map_keys(p.{noun})')}"
@@ -265,7 +270,7 @@ def changes(parsed: DataFrame) -> DataFrame:
         "ts AS valid_from",
         "epoch",
         "event_id",
-        extra(*schema.MESSAGES),
+        "extra",
         f"{is_sound(schema.MESSAGES)} AS sound",
     )
 
@@ -315,30 +320,6 @@ def first_states(created: DataFrame) -> DataFrame:
     never = dict.fromkeys(("edited_at", "deleted_at", "valid_to"), f.lit(None).cast("timestamp"))
     states = created.withColumns({**never, "day": f.to_date("created_at")})
     return states.select(*schema.OUTPUT["messages"].names)
-
-
-def creation_may_have_more() -> str:
-    """Return an SQL condition that is false only if the text is exactly what the appliance
-    writes for a creation's parsed fields. Comparing texts is much faster than parsing again."""
-    escaped = "content_raw"
-    for character, sequence in ESCAPES.items():
-        escaped = f"replace({escaped}, {character}, {sequence})"
-    return f"""CASE WHEN data_json = {_as_written("content_raw")} THEN false
-        ELSE coalesce(data_json != {_as_written(escaped)}, true) END"""
-
-
-# SQL: characters and how JSON has them. Text with others, which are rare, is parsed again.
-ESCAPES = {r"r'\'": r"r'\\'", "'\"'": r"""r'\"'""", "char(10)": r"r'\n'", "char(9)": r"r'\t'"}
-
-
-def _as_written(content: str) -> str:
-    principal = """coalesce(concat(',"principal":"', principal, '"'), ',"principal":null')"""
-    return f"""concat(
-        '{{"message":{{"id":"', id, '","topic_id":"', topic_id, '","channel_id":"',
-        channel_id, '","sender":"', sender, '","content_raw":"', {content}, '","version":',
-        version, ',"created_at":"', created_text,
-        '","edited_at":null,"deleted_at":null,"deleted_by":null', {principal}, '}}', {principal},
-        '}}')"""
 
 
 # -- the smaller tables -----------------------------------------------------------------
