@@ -99,7 +99,7 @@ def run_by(
         if check.refers is not None:
             column, table = check.refers
             there = f"has_{column}"
-            known = whole(table).select(column, f.lit(True).alias(there)).distinct()
+            known = whole(table).select(column, f.lit(True).alias(there)).coalesce(1).distinct()
             frame = frame.join(known, column, "left")
             conditions[check.name] = f"{column} IS NOT NULL AND {there} IS NULL"
     sums = [f.expr(f"count_if({failing}) AS `{name}`") for name, failing in conditions.items()]

@@ -25,7 +25,7 @@ from spark.taken import TakenSegments
 
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
 IDS_MAX = 100_000  # changed ids that are compared with the ranges of files
-FEW_MAX = 100_000  # events of the smaller tables that one task takes, without a shuffle
+FEW_MAX = 100_000  # rows that one task takes, without a shuffle
 EVENT = ("epoch", "event_id")
 WITH_DOUBT = {"quarantine": "rows.valid", "unknown_events": "events.known"}  # table: its check
 CHECKS = (
@@ -126,7 +126,8 @@ class Merge:
         read = source.read(self.spark, self.fresh, added=self.added)
         events = source.drop_undone(read, self.ends)
         with step("ingest: counting"):
-            seen = self.seen = t.summarize(events).first().asDict()
+            rows = _gather(events, sum(segment.rows for segment in self.fresh))
+            seen = self.seen = t.summarize(rows).first().asDict()
         # The smaller tables are mostly planning, which leaves the cores to the messages.
         with step("ingest: tables"), ThreadPoolExecutor(1) as beside:
             others = beside.submit(self._others, draft, events)
@@ -301,7 +302,7 @@ class Merge:
     def _parsed(self, events: DataFrame, count: int, tables: Sequence[str]) -> DataFrame:
         """Parse these tables' events; Parquet skips what lies between them."""
         parsed = t.others_of(events, [name for table in tables for name in t.SMALL[table].names])
-        return parsed.coalesce(1) if count <= FEW_MAX else parsed
+        return _gather(parsed, count)
 
     def _lacking(self, draft: Draft, table: str) -> int:
         """Return how many of the table's events are not rows, because they are bad."""
@@ -339,7 +340,7 @@ class Merge:
         the number of rows with unknown fields on each changed day."""
         mine = [check for check in CHECKS if check.table == "messages"]
         whole = partial(draft.read, self.spark)
-        written = draft.written(self.spark, "messages")
+        written = _gather(draft.written(self.spark, "messages"), self.seen["messages"])
         if self._is_straight():  # an event has one time, and so one day
             new = ~_is_known(self.checkpoint["newest"])
             rows = written.withColumns({"new": new, "on": f.to_date("valid_from")})
@@ -359,6 +360,11 @@ def _ends(former: dict[str, int], ends: Sequence[segments.EpochEnd]) -> list[seg
     for cut in ends:
         lasts[cut.epoch] = min(cut.last, lasts.get(cut.epoch, cut.last))
     return [segments.EpochEnd(epoch, last) for epoch, last in sorted(lasts.items())]
+
+
+def _gather(rows: DataFrame, count: int) -> DataFrame:
+    """Read few rows in one task, whose sums need no shuffle."""
+    return rows.coalesce(1) if count <= FEW_MAX else rows
 
 
 def _is_known(newest: dict[str, int]) -> Column:
