@@ -343,4 +343,7 @@ def _by_id(topic_id: str | None, channel: str | None, title: str | None) -> bool
 def _content(content: str | None, stdin: bool) -> str:
     if (content is not None) == stdin:
         raise Invalid("give the text by --content or by --stdin")
-    return text_of("-" if content is None else content)
+    text = text_of("-" if content is None else content)
+    if stdin and not text:
+        raise Invalid("standard input is empty", hint="the command before the pipe may have failed")
+    return text

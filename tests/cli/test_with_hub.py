@@ -54,6 +54,14 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     assert newest["sender"] == "ü"
 
 
+def test_empty_standard_input_is_no_message(hub: HubProcess, topic_id: str) -> None:
+    arguments = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--stdin"]
+    before = _do(hub, "msg", "tail", "--topic-id", topic_id).json
+    done = agentlip(*arguments, cwd=hub.workspace, stdin=b"")
+    assert (done.code, "standard input is empty" in done.err) == (1, True)
+    assert _do(hub, "msg", "tail", "--topic-id", topic_id).json == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
