@@ -76,6 +76,12 @@ def use_one_arena() -> None:
         _libc.mallopt(M_ARENA_MAX, 1)
 
 
+def return_free_memory() -> None:
+    """Return the heap's free memory to the system, where glibc is used."""
+    with suppress(AttributeError):
+        _libc.malloc_trim(ctypes.c_size_t(0))
+
+
 def omit_sqlite_locks() -> None:
     """Let SQLite omit the lock around each call on a connection, where the library is shared.
     Call this before the first connection is opened.

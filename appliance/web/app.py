@@ -343,5 +343,8 @@ def make_app(
     app.add_error_handler(falcon.HTTPError, failures.handle_falcon)
     app.add_error_handler(ApplianceError, failures.handle_expected)
     for route in routes:
-        app.add_route(route.path, route.resource, suffix=route.suffix)
+        # With the last one, the router is compiled. Otherwise the first request would wait for
+        # that, and memory that later parts of the start use would be left over.
+        is_last = route is routes[-1]
+        app.add_route(route.path, route.resource, suffix=route.suffix, compile=is_last)
     return app
