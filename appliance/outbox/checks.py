@@ -17,6 +17,7 @@ from appliance.outbox.settings import OutboxSettings
 WAITING_MS = HOUR_MS  # a broker may be away for less
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
+_UNDELIVERED = "status IN ('pending', 'inflight')"  # also while another attempt runs
 OPEN = (
     "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
     " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
@@ -131,7 +132,7 @@ CHECKS = (
             "outbox",
             RowRule(
                 REFUSED,
-                "SELECT DISTINCT route, last_error FROM outbox WHERE status = 'pending'"
+                f"SELECT DISTINCT route, last_error FROM outbox WHERE {_UNDELIVERED}"
                 " AND principal = 'appliance:notify'"
                 " AND last_error GLOB 'the receiver responded with [34][0-9][0-9]*'",
                 "{0}",
@@ -140,7 +141,7 @@ CHECKS = (
             ),
             RowRule(
                 NOT_A_MEMBER,
-                "SELECT mesh, count(*), last_error FROM outbox WHERE status = 'pending'"
+                f"SELECT mesh, count(*), last_error FROM outbox WHERE {_UNDELIVERED}"
                 " AND last_error GLOB '403: *MEMBER*' GROUP BY mesh, last_error ORDER BY mesh",
                 "mesh {0}",
                 "{1} sends wait until the mesh's broker has this appliance's key: {2}",
