@@ -156,7 +156,7 @@ class TriggerLoop(JobsLoop):
     def __init__(self, jobs: Jobs, sources: Sequence[JobEvents], clock: Clock, log: Log) -> None:
         super().__init__(jobs, jobs.signals.triggers, clock, log)
         self._sources = sources
-        self._version = -1  # of the jobs in the last round
+        self._version = -1  # the jobs' version in the last round
         for source in sources:
             source.listen(self._wake)
 

@@ -54,7 +54,7 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     assert newest["sender"] == "ü"
 
 
-def test_empty_standard_input_is_no_message(hub: HubProcess, topic_id: str) -> None:
+def test_empty_standard_input_is_refused(hub: HubProcess, topic_id: str) -> None:
     arguments = ["msg", "send", "--topic-id", topic_id, "--sender", "a", "--stdin"]
     before = _do(hub, "msg", "tail", "--topic-id", topic_id).json
     done = agentlip(*arguments, cwd=hub.workspace, stdin=b"")

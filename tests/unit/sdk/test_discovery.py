@@ -110,7 +110,7 @@ def test_copy_of_a_workspace_does_not_lead_to_the_original(filled: Filled) -> No
     with WorkspaceReader(filled.datadir.database("hub")) as reader:
         answer = (200, {}, {"db_id": reader.db_id})
     with http_hub(FakeHttp(answer)) as endpoint:
-        _announce(filled, port=endpoint.port, pid=os.getpid(), app_version="0.1.0")
+        _announce(filled, port=endpoint.port, pid=os.getpid(), app_version="1")
         with pytest.raises(StaleServerFile, match="serves the workspace that this is a copy of"):
             local(filled.datadir, {})
 
