@@ -43,7 +43,7 @@ Tables = Callable[[str], DataFrame]
 def run(
     checks: Sequence[TableCheck], tables: Tables, whole: Tables | None = None
 ) -> list[CheckResult]:
-    """Return results by table, in the order of `checks`. One query per table, a few at a time:
+    """Return results by table, in `checks` order. One query per table, a few at a time:
     with few rows a query is mostly planning. If `tables` has only changed rows, `whole` has the
     tables that references point into."""
 
@@ -60,7 +60,7 @@ def run_here(
     checks: Sequence[TableCheck], files_of: Callable[[str], list[DataFile]],
     whole: Callable[[str], list[DataFile]],
 ) -> list[CheckResult]:  # fmt: skip
-    """Return results of checks without `failing`, for tables with few rows, which the driver
+    """Return results for checks without `failing`, for tables with few rows, which the driver
     reads: a query takes a tenth of a core second."""
     counted = []
     for check in checks:

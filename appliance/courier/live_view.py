@@ -1,4 +1,4 @@
-"""Live views: changes of a view, as server-sent events or on a WebSocket.
+"""Live views: a view's changes, as server-sent events or on a WebSocket.
 
     data: {"connected": true, "view": …, "watermark": 41, "boot_id": …}
     data: {"addr": "agents/Jen/inbox", "env": {…}, "op": "update", "watermark": 42}

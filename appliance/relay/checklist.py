@@ -22,7 +22,7 @@ def is_disposable(email: str) -> bool:
 
 
 def describe(agent: wire.PendingAgent) -> str:
-    """Return an admin's view of a waiting agent, without characters that terminals interpret."""
+    """Describe a waiting agent for an admin, without characters that terminals interpret."""
     marks = {True: "ok", False: "NO", None: "??"}
     lines = [
         f"{agent.name}  {agent.owner_email}  {agent.endpoint}",

@@ -18,9 +18,8 @@ ESCAPES = {BACKSLASH: r"r'\\'", QUOTE: r"""r'\"'""", "char(10)": r"r'\n'", "char
 
 
 def cut(events: DataFrame) -> DataFrame:
-    """Cut the fields from a creation's text by their lengths, which takes a third of the time
-    that parsing takes. `cut` is true only if the text is exactly what the appliance writes for
-    these fields."""
+    """Cut the fields from a creation's text by their lengths, three times as fast as parsing.
+    `cut` is true only if the text is exactly what the appliance writes for these fields."""
 
     def text_at(start: str, length: object) -> str:
         return f"cast(substring(bytes, {start} + 1, {length}) AS string)"

@@ -171,7 +171,7 @@ class Merge:
     def _messages(
         self, draft: Draft, events: DataFrame, changed: DataFrame, marks: DataFrame
     ) -> int:
-        """Write the messages and return the number of bad rows. Only messages that change go
+        """Write the messages and return the bad-row count. Only messages that change go
         through the window; other creations are written directly. If events may be duplicated or
         late, all new messages go through the window."""
         seen = self.seen
@@ -270,7 +270,7 @@ class Merge:
 
     def _others(self, draft: Draft, events: DataFrame) -> tuple[int, list[CheckResult]]:
         """Merge the new rows into the smaller tables, and check the tables, a few at a time,
-        because planning takes most of the time. Return the number of bad rows."""
+        because planning takes longest. Return the bad-row count."""
         seen, bad, parsed = self.seen, self.seen["bad_envelopes"], None
         some = [table for table in t.SMALL if seen[table]]
         count = sum(seen[table] for table in some)
@@ -375,7 +375,7 @@ def _is_known(newest: dict[str, int]) -> Column:
 
 
 def _is_within(fresh: Sequence[segments.SegmentFile]) -> Column:
-    """Return whether a row is between the first and last event of these segments, by epoch."""
+    """Return whether a row is between these segments' first and last event, by epoch."""
     within = f.lit(False)
     for epoch in sorted({segment.epoch for segment in fresh}):
         mine = [segment for segment in fresh if segment.epoch == epoch]
