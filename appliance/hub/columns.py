@@ -10,8 +10,8 @@ ENVELOPE_COLUMNS = (
 )
 STORED_MESSAGE = wire.Message.__struct_fields__[:-1]  # without `principal`
 # The text as bytes: spliced into a response, never parsed.
-EVENT_COLUMNS = (
-    ENVELOPE_COLUMNS.replace("data_json", "CAST(data_json AS BLOB)") + ", entity_type, entity_id"
+EVENT_COLUMNS = ENVELOPE_COLUMNS.replace(
+    "data_json", "entity_type, entity_id, CAST(data_json AS BLOB)"
 )
 
 

@@ -101,10 +101,16 @@ def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: st
 
 def row_json(row: Any) -> bytes:
     """Return an event as `GET /api/v1/events` has it; `row` has `columns.EVENT_COLUMNS`."""
-    number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
+    number, ts, name, channel_id, topic_id, topic_id2, entity_type, entity_id, data = row
     if not data.isascii():  # another program may have stored bytes that are not UTF-8
         data = data.decode(errors="replace").encode()
-    return b'{"event_id":%d,"ts":%b,%b"entity":{"type":%b,"id":%b},"data_json":%b}' % (
-        number, encode(ts), _head(name, channel_id, topic_id, topic_id2).encode(),
-        encode(entity_type), encode(entity_id), data,
+    return b'{"event_id":%d,"ts":%b,%b%b},"data_json":%b}' % (
+        number, encode(ts), _row_head(name, channel_id, topic_id, topic_id2, entity_type),
+        encode(entity_id), data,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _row_head(name: str, *scope_and_type: str | None) -> bytes:
+    *scope, entity_type = scope_and_type
+    return b'%b"entity":{"type":%b,"id":' % (_head(name, *scope).encode(), encode(entity_type))

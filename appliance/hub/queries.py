@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec import json
+
 from appliance.hub import events, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE, first_since
 from appliance.hub.subscription import Filter
@@ -209,15 +211,15 @@ def list_events(
         f" ORDER BY event_id {'DESC' if newest else 'ASC'} LIMIT ?",
         (*parameters, limit + 1),
         limit=limit,
-        make=lambda row: (row[0], events.row_json(row)),
-        size=lambda event: len(event[1]),
+        make=events.row_json,
+        size=len,
     )
     # Clients may take a short page for the last one, so the events must reach `replay_until`.
     if newest:
         page.reverse()
     elif has_more and len(page) < limit:
-        until = page[-1][0]
-    return EventPage([event for _, event in page], until, has_more)
+        until = json.decode(page[-1])["event_id"]
+    return EventPage(page, until, has_more)
 
 
 def replay(
