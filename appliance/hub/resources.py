@@ -15,9 +15,12 @@ from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.pauses import Paused
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply_bytes
+from appliance.web.media import encode, reply_bytes
 from appliance.web.responders import (
+    Responder,
     Responders,
+    Verb,
+    arguments_of,
     reply_to_caller,
     reply_to_change,
     reply_with,
@@ -47,6 +50,18 @@ class MessageBatchResource:
             resp.set_header("Idempotency-Replayed", "true")
 
 
+def reply_from_cache(hub: Hub, verb: Verb) -> Responder:
+    """Reply with what the verb returns. Callers that may read the same channels share results."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        principal = req.context.principal
+        arguments = arguments_of(req, fields)
+        key = (verb.__name__, *arguments, principal.channels_for(READ))
+        resp.data = hub.store.read_cached(key, lambda: encode(verb(*arguments, principal)))
+
+    return respond
+
+
 def health_route(health: Callable[[], wire.Health]) -> Route:
     operation = Operation(
         OPEN, reply=wire.Health, probe=True, summary="Show this hub's identity and version"
@@ -71,7 +86,7 @@ def routes(hub: Hub) -> list[Route]:
 def _topic_routes(hub: Hub) -> list[Route]:
     return [
         Route("/api/v1/channels", Responders(
-            get=reply_to_caller(hub.list_channels), post=reply_to_change(hub.create_channel),
+            get=reply_from_cache(hub, hub.list_channels), post=reply_to_change(hub.create_channel),
         ), {
             "GET": Operation(READ, reply=wire.ChannelList, query=wire.ChannelsQuery,
                              summary="List channels by name", by_channel=True),
@@ -79,7 +94,7 @@ def _topic_routes(hub: Hub) -> list[Route]:
                               status=201, summary="Create a channel", by_channel=True),
         }),
         Route("/api/v1/channels/{channel_id}/topics", Responders(
-            get=reply_to_caller(hub.list_topics),
+            get=reply_from_cache(hub, hub.list_topics),
         ), {
             "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
                              summary="List a channel's topics, newest activity first",
@@ -98,7 +113,8 @@ def _topic_routes(hub: Hub) -> list[Route]:
                                summary="Rename a topic", by_channel=True),
         }),
         Route("/api/v1/topics/{topic_id}/attachments", Responders(
-            get=reply_to_caller(hub.list_attachments), post=reply_to_change(hub.add_attachment),
+            get=reply_from_cache(hub, hub.list_attachments),
+            post=reply_to_change(hub.add_attachment),
         ), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
                              summary="List a topic's attachments, newest first", by_channel=True),
@@ -112,7 +128,7 @@ def _topic_routes(hub: Hub) -> list[Route]:
 def _message_routes(hub: Hub) -> list[Route]:
     return [
         Route("/api/v1/messages", Responders(
-            get=reply_to_caller(hub.page_messages), post=reply_to_change(hub.create_message),
+            get=reply_from_cache(hub, hub.page_messages), post=reply_to_change(hub.create_message),
         ), {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
                              summary="List messages in a topic or channel",

@@ -17,7 +17,7 @@ With `store.read_only` every write is refused, so the writer opens no file, whic
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from appliance.kernel.ownership import open_own
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
+from appliance.kernel.result_cache import ResultCache
 from appliance.kernel.store_declaration import declaration_of, open_shared
 from appliance.kernel.store_errors import (
     QueueFull,
@@ -129,6 +130,7 @@ class Store:
         self.checkpointer = Checkpointer(self.checkpoint, self._checkpoint_due, clock, log)
         self._reads = self._pool(READERS, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
+        self._results = ResultCache(path)
         self._observe_jobs = _batches.labels(name).observe
         self._observe_seconds = _commit_seconds.labels(name).observe
         self._writers = writers
@@ -230,6 +232,7 @@ class Store:
         self._pending -= jobs
         self._note_written(jobs)
         if jobs:
+            self._results.clear()  # would be unused until the next read
             self._observe_jobs(jobs)
             if self._busy_since is not None:
                 self._observe_seconds(now - self._busy_since)
@@ -285,6 +288,17 @@ class Store:
         is_cancelled = None if client is None else client.is_gone
         return self._begin_read(self._slow_reads, function, args, is_cancelled).wait()
 
+    def read_cached(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        """Return `make()`, which reads this store, or its former result for an equal `key` if
+        nothing was committed since."""
+        self._check_readable()
+        return self._results.get(key, make)
+
+    def _check_readable(self) -> None:
+        refusal = self._closed or self._suspect
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+
     def _begin_read(
         self,
         pool: ReaderPool,
@@ -292,9 +306,7 @@ class Store:
         args: tuple[Any, ...],
         is_cancelled: Callable[[], bool] | None = None,
     ) -> ReadRequest[T]:
-        refusal = self._closed or self._suspect
-        if refusal is not None:
-            raise refusal.with_traceback(None)
+        self._check_readable()
         return pool.begin(ReadRequest(function, args, is_cancelled))
 
     def _pool(self, threads: int, waiting_max: int, steps: int) -> ReaderPool:
@@ -391,6 +403,7 @@ class Store:
         if not (self.settings.read_only or self._shared):
             self._writer.submit(WriteRequest((), empty_wal))
         finished = self._writer.close(timeout_seconds)
+        self._results.close()
         ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]
         if finished and all(ended):
             self._callbacks.close()

@@ -1,0 +1,110 @@
+"""Cached results are what a new read would return, whoever commits."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from appliance.kernel import result_cache
+from appliance.kernel.result_cache import ResultCache
+
+
+class Log:
+    """A database with one table, its writer, and how often the table was read."""
+
+    def __init__(self, directory):
+        self.path = directory / "log.db"
+        self.writer = sqlite3.connect(self.path, isolation_level=None)
+        self.writer.execute("PRAGMA journal_mode = WAL")
+        self.writer.execute("CREATE TABLE log (line TEXT)")
+        self.cache = ResultCache(self.path)
+        self.reads = 0
+
+    def close(self):
+        self.cache.close()
+        self.writer.close()
+
+    def commit(self):
+        self.writer.execute("INSERT INTO log VALUES ('x')")
+
+    def count(self):
+        self.reads += 1
+        return b"%d" % self.writer.execute("SELECT count(*) FROM log").fetchone()
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = Log(tmp_path)
+    yield log
+    log.close()
+
+
+STEPS = st.sampled_from(["get", "get", "commit", "roll back", "move the log", "commit meanwhile"])
+
+
+@settings(max_examples=50)
+@given(st.lists(STEPS, max_size=30))
+def test_results_are_equal_to_new_reads(tmp_path_factory, steps):
+    log = Log(tmp_path_factory.mktemp("log"))
+    lines, results, expected = 0, [], []
+
+    def read_and_commit():
+        count = log.count()
+        log.commit()
+        log.cache.get("other", log.count)  # by another greenlet, which notices the commit
+        return count
+
+    for step in steps:
+        if step == "get":
+            results.append(log.cache.get("count", log.count))
+            expected.append(b"%d" % lines)
+        elif step == "commit":
+            log.commit()
+            lines += 1
+        elif step == "roll back":
+            log.writer.execute("BEGIN IMMEDIATE")
+            log.commit()
+            log.writer.execute("ROLLBACK")
+        elif step == "move the log":
+            log.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        else:  # a result read before the commit is not kept
+            log.cache.get("count", read_and_commit)
+            lines = int(log.count())
+    log.close()
+    assert results == expected
+
+
+def test_equal_reads_without_commits_read_once(log):
+    assert [log.cache.get("count", log.count) for _ in range(5)] == [b"0"] * 5
+    assert log.reads == 1
+    log.commit()
+    assert log.cache.get("count", log.count) == b"1"
+
+
+def test_long_results_are_not_kept_and_a_full_cache_starts_again(log, monkeypatch):
+    monkeypatch.setattr(result_cache, "CACHE_BYTES_MAX", 10)
+    monkeypatch.setattr(result_cache, "RESULT_BYTES_MAX", 6)
+    made = []
+
+    def read(key, size):
+        def make():
+            made.append(key)
+            return bytes(size)
+
+        assert len(log.cache.get(key, make)) == size
+
+    for key, size in (("a", 6), ("a", 6), ("long", 7), ("long", 7), ("b", 5), ("a", 6), ("a", 6)):
+        read(key, size)
+    assert made == ["a", "long", "long", "b", "a"]
+
+
+def test_failed_reads_raise_and_are_not_kept(log):
+    with pytest.raises(LookupError):
+        log.cache.get("count", lambda: {}["x"])
+    assert log.cache.get("count", log.count) == b"0"
+
+
+def test_every_read_is_new_while_the_version_is_unknown(tmp_path):
+    cache = ResultCache(tmp_path / "absent.db")
+    assert [cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
