@@ -158,7 +158,11 @@ def _message_routes(hub: Hub) -> list[Route]:
 
 def _event_routes(hub: Hub) -> list[Route]:
     def list_events(req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, hub.list_events(req.context.query, req.context.principal))
+        query, principal = req.context.query, req.context.principal
+        make = partial(hub.list_events, query, principal)
+        # A page ends at the newest published event, which follows its commit by a moment.
+        key = ("list_events", query, hub.feed.head, principal.channels_for(READ))
+        resp.data = make() if query.wait else hub.store.read_cached(key, make)
 
     return [
         Route("/api/v1/events", Responders(get=list_events), {

@@ -12,6 +12,8 @@ def test_each_commit_shows_in_the_next_read(hub):
         created = hub.send(topic, f"message {number}")["message"]["id"]
         for _ in range(1 + number % 3):
             assert reader.get(page).body["messages"][0]["id"] == created
+            (event,) = reader.get("/api/v1/events?tail=1").body["events"]
+            assert event["entity"]["id"] == created
         if number % 5 == 0:
             hub.http.patch(
                 f"/api/v1/messages/{created}", {"op": "edit", "content_raw": f"edited {number}"}
