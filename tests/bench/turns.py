@@ -124,6 +124,13 @@ def reads(path: str) -> Callable[[Appliance], Callable[[int], None]]:
     return prepare
 
 
+def pages(appliance: Appliance) -> Callable[[int], None]:
+    """Pages that are together larger than the cache, so that every one is read again."""
+    path = f"/api/v1/messages?topic_id={appliance.topic}&limit="
+    ids = [message["id"] for message in appliance.get(f"{path}100")["messages"]]
+    return lambda number: appliance.get(f"{path}50&before_id={ids[number % 100]}")
+
+
 def envelopes(stream: str, each: int) -> Callable[[Appliance], Callable[[int], None]]:
     def prepare(appliance: Appliance) -> Callable[[int], None]:
         def work(number: int) -> None:
@@ -173,6 +180,7 @@ ROWS = (  # each about a second of core time, whose unit is 10 ms
     Row("hub post", 1200, posts),
     Row("hub post, 8 clients", 4000, posts, clients=8),
     Row("hub post, 100 in a batch", 150, batches, each=100),
+    Row("hub 50 messages before another", 3000, pages),
     Row("hub newest 50 in a topic", 3000, reads("/api/v1/messages?topic_id={topic}&limit=50")),
     Row(
         "hub newest 50 in a channel", 3000, reads("/api/v1/messages?channel_id={channel}&limit=50")

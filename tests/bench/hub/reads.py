@@ -177,10 +177,17 @@ def p7(bench: Bench, topic: str, channel: str) -> Row:
     row.floor = {}
     connection = Http(bench.target)
     for column, value in (("topic_id", topic), ("channel_id", channel)):
-        request = encode(bench.target, "GET", f"/api/v1/messages?{column}={value}&limit=50")
-        one_by_one(connection, [request] * 20)
+        path = f"/api/v1/messages?{column}={value}&limit="
+        (newest,) = one_by_one(connection, [encode(bench.target, "GET", f"{path}100")]).bodies
+        # Each page has more than a hundredth of the cache, so that every one is read again.
+        requests = [
+            encode(bench.target, "GET", f"{path}50&before_id={message['id']}")
+            for message in json.loads(newest)["messages"]
+        ]
+        one_by_one(connection, requests[:20])
+        requests = [requests[number % 100] for number in range(bench.sizes.pages)]
         with Meter(bench.target.pid) as meter:
-            answers = one_by_one(connection, [request] * bench.sizes.pages)
+            answers = one_by_one(connection, requests)
         page = json.loads(answers.bodies[-1])
         ids = [message["id"] for message in page["messages"]]
         if len(set(ids)) != 50 or ids != sorted(ids, reverse=True) or not page["has_more"]:
