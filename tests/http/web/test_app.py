@@ -1,5 +1,6 @@
 """HTTP as a client sees it: failures, access, rates, headers, log and metrics."""
 
+import gzip
 import json
 
 import pytest
@@ -140,3 +141,11 @@ def test_access_log_has_selected_requests(resource, access, statuses):
     door.simulate_get("/notes")
     door.simulate_get("/nowhere")
     assert [line["status"] for line in lines.entries()] == statuses
+
+
+def test_page_is_equal_for_clients_with_and_without_gzip(hub):
+    client = hub.connect(token=None)
+    packed = client.get("/ui/account.js", headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.raw) == client.get("/ui/account.js").raw
+    assert packed.raw != client.get("/ui/account.js").raw
