@@ -62,6 +62,11 @@ class Pauses:
         }
 
     def resume(self, name: str) -> None:
+        """End a pause. Raises NotPaused, whose hint has the names that are paused."""
+        if name not in self._ends:
+            names = ", ".join(paused.route for paused in self.list()[:5])
+            hint = f"one of {names}: {wire.NotPaused.default_hint}" if names else None
+            raise wire.NotPaused(details={"route": name}, hint=hint)
         self._store.write(delete_pauses, [name])
         self._ends.pop(name, None)
 

@@ -131,7 +131,7 @@ def _pause_routes(admin: OutboxAdmin) -> list[Route]:
         }),
         Route("/v1/outbox/resume", Responders(post=reply_with(admin.resume)), {
             "POST": Operation(wire.ADMIN, body=wire.Resume, reply=wire.PausedRoutes, audited=True,
-                              example={"route": "mail://example.com"},
+                              errors=(wire.NotPaused,), example={"route": "mail://example.com"},
                               summary="Deliver the waiting sends on a paused route"),
         }),
     ]  # fmt: skip

@@ -310,6 +310,11 @@ class TooManyPauses(Conflict):
     default_hint = "agentlip outbox status; agentlip outbox resume ROUTE"
 
 
+class NotPaused(Missing):
+    default_message = "this route is not paused"
+    default_hint = "agentlip outbox status"
+
+
 class MessageTooLarge(Invalid):
     code = "PAYLOAD_TOO_LARGE"
     default_message = "the message is too large"

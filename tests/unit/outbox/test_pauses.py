@@ -22,6 +22,9 @@ def test_paused_route_keeps_its_sends_until_resumed(outbox, route):
     assert outbox.round() == {"claimed": 0}
     assert outbox.statuses() == {"k1": "pending"}
     assert outbox.service.state().paused == [wire.PausedRoute(route, None)]
+    with pytest.raises(wire.NotPaused) as refused:
+        resume(outbox, "brokr")
+    assert f"one of {route}:" in refused.value.hint
     assert resume(outbox, route) == []
     assert outbox.round() == {"claimed": 1}
     assert outbox.statuses() == {"k1": "done"}
