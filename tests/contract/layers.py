@@ -57,21 +57,9 @@ OF_MODULE = {
     "__main__": 14,
 }
 OF_ROLE = {
-    "settings": 0,
-    "wire": 1,
-    "metrics": 1,
-    "model": 2,
-    "rows": 2,
-    "queries": 3,
-    "writes": 4,
-    "listings": 4,
-    "service": 5,
-    "checks": 5,
-    "resources": 6,
-    "loops": 6,
-    "cli": 7,
-    "subsystem": 7,
-}
+    "settings": 0, "wire": 1, "metrics": 1, "model": 2, "rows": 2, "queries": 3, "writes": 4,
+    "listings": 4, "service": 5, "checks": 5, "resources": 6, "loops": 6, "cli": 7, "subsystem": 7,
+}  # fmt: skip
 EXCEPTIONS = (
     ("appliance.sdk.*", "appliance.*.wire"),  # clients speak the wire
     ("appliance.sdk.bridge", "appliance.mcp.protocol"),  # names and codes of MCP

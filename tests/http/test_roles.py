@@ -22,22 +22,12 @@ pytestmark = pytest.mark.slow
 
 DURABLE = '[courier]\n[[courier.streams]]\npattern = "kept*"\ndurable = true\n'
 ASKED = {
-    "hub": "/api/v1/channels",
-    "webhooks": "/api/v1/webhooks",
-    "plugins": "/api/v1/plugins",
-    "ask": "/api/v1/asks",
-    "bus": "/bus/v1/claims",
-    "courier": "/v1/stats",
-    "outbox": "/v1/outbox",
-    "inbox": "/v1/inbox",
-    "hooks": "/v1/hooks/runs",
-    "broker": "/broker/v1/status",
-    "relay": "/admin/keys",
-    "export": "/api/v1/segments",
-    "jobs": "/api/v1/jobs/runs",
-    "identity": "/v1/identity",
-    "tokens": "/api/v1/tokens",
-}
+    "hub": "/api/v1/channels", "webhooks": "/api/v1/webhooks", "plugins": "/api/v1/plugins",
+    "ask": "/api/v1/asks", "bus": "/bus/v1/claims", "courier": "/v1/stats", "outbox": "/v1/outbox",
+    "inbox": "/v1/inbox", "hooks": "/v1/hooks/runs", "broker": "/broker/v1/status",
+    "relay": "/admin/keys", "export": "/api/v1/segments", "jobs": "/api/v1/jobs/runs",
+    "identity": "/v1/identity", "tokens": "/api/v1/tokens",
+}  # fmt: skip
 ROLES = RolesSettings.__struct_fields__
 
 
