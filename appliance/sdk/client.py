@@ -250,11 +250,9 @@ class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
     ) -> models.Moved:
         """Move one message (`one`), also all later ones (`later`), or the whole topic (`all`)."""
         body = {
-            "op": "move_topic",
-            "to_topic_id": to_topic_id,
-            "mode": mode,
+            "op": "move_topic", "to_topic_id": to_topic_id, "mode": mode,
             "expected_version": expected_version,
-        }
+        }  # fmt: skip
         return self._patch(message_path(message_id), body, key, models.Moved)
 
     def add_attachment(

@@ -51,15 +51,9 @@ class RateLimited(Exhausted):
     default_hint = "wait `retry_after` seconds; the limits are in [limits] in agentlip.toml"
 
     def __init__(self, allowance: Allowance, which: str, retry_after: float) -> None:
-        super().__init__(
-            details={
-                "limit": allowance.limit,
-                "window": "1s",
-                "retry_after": retry_after,
-                "scope": which,
-            },
-            retry_after=retry_after,
-        )
+        details = {"limit": allowance.limit, "window": "1s", "scope": which}
+        details["retry_after"] = retry_after
+        super().__init__(details=details, retry_after=retry_after)
         self.allowance = allowance
         self.which = which
 

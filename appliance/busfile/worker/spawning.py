@@ -136,13 +136,9 @@ def _plan(
     if new_worktree and (folder.is_symlink() or folder.exists()):
         raise AlreadyExists(f"the folder {folder} already exists")
     facts = {
-        "branch": branch,
-        "base": target.tip,
-        "new_branch": new_branch,
-        "new_worktree": new_worktree,
-        "worktree": options.worktree,
-        "target": from_branch,
-    }
+        "branch": branch, "base": target.tip, "new_branch": new_branch, "target": from_branch,
+        "new_worktree": new_worktree, "worktree": options.worktree,
+    }  # fmt: skip
     return WorkerOperation(task, "spawn", "branch", facts), target
 
 
