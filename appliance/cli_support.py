@@ -117,7 +117,7 @@ class Session(msgspec.Struct, frozen=True):
         from appliance.sdk.discovery import find_hub
         from appliance.sdk.http import HubClient
 
-        return HubClient(lambda: find_hub(self.workspace), retry, **options)
+        return HubClient(lambda: find_hub(self.workspace), retry, say=note, **options)
 
     def sign_in_link(self, retry: Any = None, **command: Any) -> dict[str, str]:
         """Return a `link` that signs a browser in, once; `command` has the CreateInvitation

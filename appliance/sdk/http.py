@@ -65,7 +65,8 @@ PATIENT = Retry(attempts_max=1000, wait_seconds_max=300.0, through_restarts=True
 class HubClient:
     """A kept-alive connection to one hub. Not thread-safe: one client per thread.
 
-    `locate` is called for every connection, because a restarted hub may use another port.
+    `locate` is called for every connection, because a restarted hub may use another port. `say`
+    gets a sentence for people when a request that outlasts restarts begins to wait.
     """
 
     def __init__(
@@ -73,11 +74,12 @@ class HubClient:
         locate: Callable[[], Endpoint],
         retry: Retry | None = None,
         sleep: Callable[[float], object] = time.sleep,
+        say: Callable[[str], object] = lambda _: None,
         timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
     ) -> None:
         self._locate = locate
         self._retry = retry or Retry()
-        self._sleep = sleep
+        self._sleep, self._say = sleep, say
         self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
         self._endpoint: Endpoint | None = None
@@ -204,6 +206,8 @@ class HubClient:
                 waited += seconds
                 if waited > self._retry.wait_seconds_max:
                     raise
+                if attempt == 1 and self._retry.through_restarts:
+                    self._say(f"{error.message}; waiting. Hint: {error.hint}")
                 self._sleep(seconds)
         raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -76,11 +76,13 @@ def test_missing_hub_raises_unless_client_waits_for_restart() -> None:
     assert pauses == []
     with pytest.raises(Invalid, match="can't be sent as UTF-8"):
         HubClient(lambda: nobody).post("/x", {"text": "\ud800"})
-    fake = FakeHttp(OK)
+    fake, messages = FakeHttp(OK), list[str]()
     with http_hub(fake) as endpoint:
         endpoints = [nobody, nobody, endpoint]
-        HubClient(lambda: endpoints.pop(0), PATIENT, pauses).get("/x")
+        HubClient(lambda: endpoints.pop(0), PATIENT, pauses, messages.append).get("/x")
     assert len(pauses) == 2
+    hint = "waiting. Hint: start one with 'agentlipd up'"
+    assert messages == [f"no hub answers at {nobody.url}; {hint}"], "once for each wait"
 
 
 def test_token_is_sent_only_in_the_header() -> None:
