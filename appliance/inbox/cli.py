@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Columns, Row, Session, plain_app
+from appliance.cli_support import Columns, Row, Session, note, plain_app
 from appliance.hub.entries import cli as entries
 
 app = plain_app(
@@ -37,6 +37,7 @@ COLUMNS: Columns = [
     ("MESSAGE", "body"),
 ]  # fmt: skip
 WAIT_SECONDS = 25
+NO_BROKER = "no broker"
 PATH = "/v1/inbox"
 
 
@@ -164,10 +165,9 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
     Example: agentlip inbox health
     """
     answer = session.hub().get("/v1/health", mesh=mesh)
-    link = next((link for link in answer["links"] if link["mesh"] == answer["mesh"]), None)
-    state = "no broker" if link is None else f"{link['state']} {link['reason']}".strip()
+    state = _link_state(answer)
     session.answer(answer, f"{answer['mesh']}: {state}; {answer['queue_depth']} pending sends")
-    raise typer.Exit(0 if answer["connected"] or link is None else 3)
+    raise typer.Exit(0 if answer["connected"] or state == NO_BROKER else 3)
 
 
 @app.command("runs")
@@ -191,6 +191,11 @@ def runs(
     )  # fmt: skip
 
 
+def _link_state(health: dict[str, Any]) -> str:
+    link = next((link for link in health["links"] if link["mesh"] == health["mesh"]), None)
+    return NO_BROKER if link is None else f"{link['state']} {link['reason']}".strip()
+
+
 def _filters(
     topic: str | None, sender: str | None, mesh: str | None, others: bool
 ) -> dict[str, Any]:
@@ -202,6 +207,9 @@ def _follow(session: Session, since: str | None, filters: dict[str, Any]) -> Ite
     from appliance.sdk.http import PATIENT
 
     hub = session.hub(PATIENT)
+    health = hub.get("/v1/health", mesh=filters["mesh"])
+    if not health["connected"] and health["mesh"] != "network":  # which needs no broker
+        note(f"waiting for a link to the mesh {health['mesh']}: {_link_state(health)}")
     if since is None:
         since = str(hub.get(PATH, limit=1, **filters)["next"])
     while True:

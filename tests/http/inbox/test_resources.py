@@ -2,12 +2,14 @@
 
 import json
 import queue
+import signal
+import subprocess
 import threading
 from types import SimpleNamespace
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, command, environment
 from tests.support.inbox import ALICE, push, scripted_broker, until_gone
 from tests.support.plugins import alive
 from tests.support.servedhub import ServedHub, serve
@@ -164,6 +166,18 @@ def test_only_health_routes_may_be_public(tmp_path):
         health = hub.http.get("/v1/health").body
         assert health["links"] == []
         assert "send" not in health["ipc_features"], "the outbox is switched off"
+
+
+def test_watch_says_once_that_it_waits_for_a_broker(tmp_path):
+    words = ["timeout", "-s", "INT", "20", *command("agentlip", "inbox", "watch")]
+    with (
+        serve(tmp_path / "quiet", settings=QUIET) as hub,
+        subprocess.Popen(
+            words, cwd=hub.workspace, env=environment(), stderr=subprocess.PIPE, text=True
+        ) as watching,
+    ):
+        assert watching.stderr.readline() == "waiting for a link to the mesh default: no broker\n"
+        watching.send_signal(signal.SIGINT)
 
 
 def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, receive):
