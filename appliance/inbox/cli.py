@@ -118,7 +118,8 @@ def unsubscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -
     Example: agentlip inbox unsubscribe alerts
     """
     answer = _change(session, "unsubscribe", topic, mesh)
-    session.answer(answer, f"unsubscribed from #{topic} in {answer['mesh']}")
+    done = "unsubscribed from" if answer["changed"] else "was not subscribed to"
+    session.answer(answer, f"{done} #{topic} in {answer['mesh']}")
 
 
 @app.command("peers")
