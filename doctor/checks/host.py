@@ -6,15 +6,16 @@ from datetime import datetime
 
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.sections import section
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import utc
+from appliance.kernel.store_errors import DISK_FULL_BYTES
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import pid_alive
 from doctor.live import is_served_by_another
 from doctor.ownership import NOT_SERVING
 
 _GIB = 1024**3
-_FULL_BYTES_MAX = StoreSettings().free_bytes_min  # with less free space, writing pauses
 _START_SECONDS_MAX = 60.0
 LOOP_DELAY_ERROR_FACTOR = 10  # the warning is for what people notice; now clients give up
 _NEW_TOKEN = "agentlipd down; agentlipd up --accept-loss token"
@@ -34,20 +35,21 @@ def _disk(context: Context) -> Iterator[Finding]:
     free = volume.f_bavail * volume.f_frsize
     if not total:  # some network mounts report no size
         return
-    if context.disk_problem == "full" and free >= _FULL_BYTES_MAX:
-        yield PAUSED.finding(
-            "disk",
-            f"writing is paused, although {free / _GIB:.2f} GiB are free: the disk has errors, a"
-            " quota is used up, or a write-ahead log can't be emptied; the data is unchanged",
-            f"dmesg | tail -20; fuser -v {context.datadir.dir}/*.sqlite3",
-        )
-        return
-    if context.disk_problem == "full":
+    store = section(context.datadir.settings_file, "store", StoreSettings) or StoreSettings()
+    if free < max(store.free_bytes_min, DISK_FULL_BYTES):  # also while no appliance runs
         yield FULL.finding(
             "disk",
             f"the disk is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writes are"
             " refused, the data is unchanged",
             f"free disk space: df -h {context.datadir.dir}",
+        )
+        return
+    if context.disk_problem == "full":
+        yield PAUSED.finding(
+            "disk",
+            f"writing is paused, although {free / _GIB:.2f} GiB are free: the disk has errors, a"
+            " quota is used up, or a write-ahead log can't be emptied; the data is unchanged",
+            f"dmesg | tail -20; fuser -v {context.datadir.dir}/*.sqlite3",
         )
         return
     error, warning = free_bytes_min(context.settings, total)

@@ -95,7 +95,7 @@ def odd_path(setup: Setup) -> Legal:
 
 
 def on_tmpfs(setup: Setup) -> Legal:
-    with small_disk(setup.folder, "tmpfs", 32) as disk:
+    with small_disk(setup.folder, "tmpfs", 256) as disk:
         yield setup.copy(disk.root / "w").data.workspace
 
 

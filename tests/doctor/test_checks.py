@@ -60,13 +60,20 @@ def test_checks_do_not_change_the_files_after_a_crash(workspace) -> None:
         (512 * MIB, 200 * MIB, "warning"),
         (512 * MIB, 100 * MIB, "error"),
         (100 * GIB, 50 * GIB, ""),
-        (64 * MIB, 40 * MIB, ""),
+        (100 * GIB, 60 * MIB, "critical"),
+        (64 * MIB, 40 * MIB, "critical"),
         (0, 0, ""),
     ],
 )
 def test_low_disk_space_is_found(workspace, monkeypatch, total, free, severity):
     volume(monkeypatch, total, free)
     assert severities(workspace, "host.disk") == ([severity] if severity else [])
+
+
+def test_free_space_that_writes_need_is_a_setting(workspace, monkeypatch) -> None:
+    workspace.data.settings_file.write_text("[store]\nfree_bytes_min = 0\n")
+    volume(monkeypatch, 64 * MIB, 40 * MIB)
+    assert severities(workspace, "host.disk") == []
 
 
 def test_missing_or_invalid_server_file_is_found(workspace) -> None:
