@@ -48,8 +48,11 @@ chmod +x "$venv"/bin/*
 """
     )
     stub.chmod(0o755)
-    done = run(tree / "ops/up", "--with-spark", "--workspace", tmp_path / "hub")
+    path = "/usr/bin:/bin"
+    done = run(tree / "ops/up", "--with-spark", "--workspace", tmp_path / "hub", PATH=path)
     assert done.returncode == 0, done.stdout
+    shell = done.stdout[done.stdout.index("export ") :].splitlines()[0] + "; command -v agentlip"
+    assert run("sh", "-c", shell, PATH=path).stdout.strip() == str(tree / ".venv/bin/agentlip")
     assert (tree / ".venv/bin/agentlip").exists()
     assert str(tree / ".venv-spark/bin/python") in (tmp_path / "hub/agentlip.toml").read_text()
 
