@@ -21,7 +21,9 @@ class SegmentMissing(Missing, ExportError):
 class TablesMissing(SegmentMissing):
     code = "TABLES_MISSING"
     default_message = "the directory contains no job tables"
-    default_hint = "run the job first: docker run … activity --in … --out …"
+    default_hint = (
+        "run the job first: agentlip jobs run JOB; without such a job: docs/how-to/spark.md"
+    )
 
 
 class SegmentTorn(Invalid, ExportError):

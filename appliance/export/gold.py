@@ -28,10 +28,7 @@ class Gold:
         roots = (gold / job, gold / "gold" / job)
         root = next((root for root in roots if (root / "runs").exists()), None)
         if root is None:
-            raise TablesMissing(
-                f"{gold} contains no {job} tables",
-                hint=f"run the job first: docker run … {job} --in … --out …",
-            )
+            raise TablesMissing(f"{gold} contains no {job} tables", details={"job": job})
         versions = _newest_versions(root, job)
         self._files = {table: _files(root / table, number) for table, number in versions.items()}
         days = sorted({day for files in self._files.values() for _, day in files} - {""}) or [""]
@@ -74,7 +71,7 @@ def _newest_versions(root: Path, job: str) -> dict[str, int]:
     if schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
             f"the {job} tables have schema {schema}; this program reads {SCHEMAS[job]}",
-            hint=f"run the job again, in the same version as agentlip: docker run … {job} …",
+            hint=f"run the job again, in the same version as agentlip: agentlip jobs run {job}",
         )
     return json.loads(versions)  # type: ignore[no-any-return]
 

@@ -19,6 +19,7 @@ def hub(tmp_path_factory):
         answer = hub.http.get(PATH)
         assert (answer.status, answer.body["code"]) == (404, "EMPTY_RANGE")
         assert "contains no activity tables" in answer.body["error"]
+        assert "agentlip jobs run activity" in answer.body["hint"]
         days = {
             "2026-11-19": [did("ann", 5), did("ben", 3)],
             "2026-11-20": [did("cid", 2, channel="other", channel_id="ch_2")],
