@@ -25,7 +25,7 @@ from appliance.audit.log.commands import CURRENT, is_act
 from appliance.cli_streams import as_failure, open_closed_streams, quiet_stdout
 from appliance.kernel.blank import printable
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable, fill_in
 
 Row = Mapping[str, Any]
 Columns = Sequence[tuple[str, str | Callable[[Row], Any]]]
@@ -38,6 +38,7 @@ EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 EXTRAS = {"cryptography": "network"}  # which extra has a module that a light install lacks
 CONFIRMATIONS = ("--yes", "--confirm")  # as a hint: the same command, with all its options
+NAMED = ("mesh", "group", "harness")  # whose placeholder means the argument in every hint
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
 TERMINAL_SECONDS = 0.2  # between two updates to a line on a terminal
 CLEAR_LINE = "\r\x1b[K"
@@ -223,7 +224,7 @@ def common(
             wide=wide or bool(above.get("wide")),
         )
         _refuse_nan(ctx, given)
-        with _own_hint(ctx.command_path):
+        with _own_hint(ctx.command_path, given):
             if not is_act(ctx.command_path, given):
                 function(session, **given)
                 return
@@ -252,14 +253,15 @@ def common(
 
 
 @contextmanager
-def _own_hint(command: str) -> Iterator[None]:
-    """Give wrong arguments a hint for this command line, in place of the one for HTTP."""
+def _own_hint(command: str, given: Mapping[str, Any]) -> Iterator[None]:
+    """Give wrong arguments a hint for this command line, in place of the one for HTTP, and every
+    hint the mesh, group or harness that the command line names."""
     try:
         yield
     except ApplianceError as error:
-        if error.hint == Invalid.default_hint:
-            error.hint = f"{command} --help"
-            getattr(error, "body", {})["hint"] = error.hint
+        hint = f"{command} --help" if error.hint == Invalid.default_hint else error.hint
+        error.hint = fill_in(hint, {name: given.get(name) for name in NAMED})
+        (getattr(error, "body", None) or {})["hint"] = error.hint
         raise
 
 
@@ -318,7 +320,7 @@ def report_error(error: ApplianceError, machine: bool) -> int:
         version = f" (current: {current})" if current is not None else ""
         note(f"Error: {plain(error.message)}{version}")
         if error.hint:
-            note(f"Hint: {error.hint}")
+            note(f"Hint: {plain(error.hint)}")
     own = getattr(error, "exit_code", None)
     if own is not None:
         return int(own)

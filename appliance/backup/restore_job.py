@@ -79,7 +79,7 @@ def check(job: RestoreJob) -> None:
     with without_users(job):
         pass
     if job.new:
-        _check_new(job.target)
+        _check_new(job.target, job.manifest.name)
     else:
         _check_workspace(job)
         _check_epoch(job)
@@ -163,7 +163,8 @@ def _check_stores(job: RestoreJob) -> None:
             raise Invalid(f"the backup has no store {store}", hint=f"use one of: {known}")
     for store in {*job.manifest.stores, *needed}:
         if store not in DECLARATIONS:
-            raise VersionRefused(f"the backup has the store {store}, which this version lacks")
+            message = f"the backup has the store {store}, which this version lacks"
+            raise VersionRefused(message, details={"name": job.manifest.name})
         if path_of(store) not in listed:
             raise BackupDamaged(f"the backup lacks a file for the store {store}")
     for store, own, newest in _schemas(job):
@@ -182,7 +183,7 @@ def _schemas(job: RestoreJob) -> Iterator[tuple[str, int, int]]:
         yield store, job.manifest.stores[store].schema, migration.load(store)[-1].number
 
 
-def _check_new(target: DataDir) -> None:
+def _check_new(target: DataDir, backup: str) -> None:
     """Check a new directory. An interrupted restore may have left files in the directory."""
     inside = [path.name for path in target.workspace.glob("*") if path != target.dir]
     inside += [
@@ -191,10 +192,8 @@ def _check_new(target: DataDir) -> None:
         if path.name not in ("locks", swap.FOLDER, swap.FILE)
     ]
     if inside or (target.workspace.exists() and not target.workspace.is_dir()):
-        raise RestoreRefused(
-            f"{target.workspace} is not an empty directory",
-            hint="name a new directory: agentlip backup restore NAME --into DIR --yes",
-        )
+        message = f"{target.workspace} is not an empty directory"
+        raise RestoreRefused(message, details={"name": backup})
 
 
 def _check_workspace(job: RestoreJob) -> None:
@@ -205,11 +204,11 @@ def _check_workspace(job: RestoreJob) -> None:
     for store in job.chosen:
         recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
         if recorded and theirs and recorded != theirs and store not in lost:
+            details = {"name": job.manifest.name, "store": store}
             raise RestoreRefused(
-                f"the backup belongs to another workspace: its store {store} has the id "
-                f"{theirs}, here"
-                f" it has {recorded}",
-                details={"store": store, "theirs": theirs, "ours": recorded},
+                f"the backup belongs to another workspace: its store {store} has the id {theirs},"
+                f" here it has {recorded}",
+                details={**details, "theirs": theirs, "ours": recorded},
             )
 
 
@@ -224,7 +223,7 @@ def _check_epoch(job: RestoreJob) -> None:
         raise RestoreRefused(
             f"the backup has the epoch {job.manifest.epoch}, which this workspace never had: a "
             "copy of the workspace made it",
-            details={"theirs": job.manifest.epoch, "ours": sorted(known)},
+            details={"name": job.manifest.name, "theirs": theirs, "ours": sorted(known)},
         )
 
 

@@ -99,7 +99,8 @@ def _check_store(made: PreparedFiles, store: str) -> None:
     facts = made.job.manifest.stores[store]
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
         if store in STORES and (state := schema.state(connection, store)).too_new:
-            raise VersionRefused(f"{store} needs a newer version: its schema is {state.schema}")
+            message = f"{store} needs a newer version: its schema is {state.schema}"
+            raise VersionRefused(message, details={"name": made.job.manifest.name})
         missing = count_missing(connection, store, made.new.workspace)
         actual = facts_of(connection, store, missing_blobs=missing)
         for difference in find_differences(facts, actual):

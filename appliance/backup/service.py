@@ -11,7 +11,6 @@ from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, error_of
 
 PLAN_SECONDS_MAX = 60.0  # a plan over HTTP unpacks the backup
-TOO_SLOW = "agentlip backup restore NAME --plan # has no time limit"
 LISTED_MAX = 100  # backups in a response; each is read from its manifest
 
 
@@ -53,7 +52,8 @@ class Backups:
         self._is_planning = True
         try:
             arguments = ("backup", "restore", name, "--plan")
-            done = self._child.run(arguments, PLAN_SECONDS_MAX, too_slow_hint=TOO_SLOW)
+            hint = f"agentlip {' '.join(arguments)} # has no time limit"
+            done = self._child.run(arguments, PLAN_SECONDS_MAX, too_slow_hint=hint)
         finally:
             self._is_planning = False
         if done.code != 0:

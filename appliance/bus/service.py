@@ -251,7 +251,7 @@ class Bus:
         """Return a task's worker. Raises UnknownTask."""
         if rows := self._rows(task):
             return rows[0]
-        raise UnknownTask(f"there is no worker for the task {task}")
+        raise UnknownTask(f"there is no worker for the task {task}", details={"task": task})
 
     def _rows(self, task: str | None, state: State | None = None) -> list[WorkerStatus]:
         rows: list[WorkerStatus] = self._read_or(

@@ -32,7 +32,7 @@ LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
 class AgentLags(Exhausted):
     code = "BUS_AGENT_LAGS"
     default_message = "too many messages wait for an agent"
-    default_hint = "start that agent, or let its messages go: agentlip bus cursor retire NAME"
+    default_hint = "start that agent, or let its messages go: agentlip bus cursor retire AGENT"
 
 
 class CursorRow(msgspec.Struct, frozen=True):

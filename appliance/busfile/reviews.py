@@ -82,7 +82,8 @@ def decide_review(
 def approve(connection: sqlite3.Connection, now_ms: int, task: str, reviewer: str) -> None:
     """Record the approval, if the latest review is not approved. Raises OwnReview."""
     if is_agent(connection, task, reviewer, or_requested=True):
-        raise OwnReview(f"{reviewer} works on {task}, and can't approve it")
+        message = f"{reviewer} works on {task}, and can't approve it"
+        raise OwnReview(message, details={"task": task})
     latest = latest_review(connection, task)
     if latest is None or latest.decision != "approved":
         decide_review(connection, now_ms, task, "approved", reviewer, None)

@@ -109,7 +109,7 @@ def require_worker(connection: sqlite3.Connection, task: str) -> WorkerRow:
     """Return the worker. Raises UnknownTask."""
     row = read_worker(connection, task)
     if row is None:
-        raise UnknownTask(f"there is no worker for the task {task}")
+        raise UnknownTask(f"there is no worker for the task {task}", details={"task": task})
     return row
 
 
@@ -160,7 +160,7 @@ def transition(
     if row.state != before:
         raise StaleState(
             f"{task} is {row.state}, not {before}: another command changed it",
-            details={"state": row.state},
+            details={"task": task, "state": row.state},
         )
     check_transition(row, after)
     if after == "APPROVED":
@@ -182,7 +182,7 @@ def check_transition(row: WorkerRow, after: State, *allowed: State) -> None:
     if after not in possible or row.state not in (allowed or TRANSITIONS):
         raise InvalidTransition(
             f"{row.task} is {row.state}, which can't become {after}",
-            details={"state": row.state, "possible": possible},
+            details={"task": row.task, "state": row.state, "possible": possible},
         )
 
 

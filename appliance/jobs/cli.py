@@ -185,7 +185,7 @@ def list_history(
     rows, _ = session.hub().page(f"{PATH}/{segment(job)}/history", "runs", limit)
     columns = [("RUN", "id"), ("STATE", "state"), ("CAUSE", "cause"), ("CREATED", "created_at")]
     columns += [("ENDED", "ended_at"), ("ATTEMPTS", "attempts_made"), ("ERROR", "error")]
-    session.table(rows, columns, empty="this job has not run; agentlip jobs run JOB")
+    session.table(rows, columns, empty=f"this job has not run; agentlip jobs run {job}")
 
 
 def segment(text: str) -> str:

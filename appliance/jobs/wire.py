@@ -332,7 +332,7 @@ class TooManyJobSpecs(Exhausted):
 class RunOver(Conflict):
     code = "RUN_OVER"
     default_message = "this run is over"
-    default_hint = "agentlip jobs show RUN"
+    default_hint = "agentlip jobs show RUN_ID"
 
 
 class TooManyRuns(Exhausted):

@@ -294,8 +294,8 @@ def cancel(tx: Tx, run_id: str) -> None:
         state = RUN.after(run.state, CANCELLED)
         update(tx, run_id, {"state": state, "ended_at": tx.now})
     else:
-        hint = f"agentlip jobs show {run_id}"
-        raise wire.RunOver(f"this run has {run.state}", details={"state": run.state}, hint=hint)
+        details = {"run_id": run_id, "state": run.state}
+        raise wire.RunOver(f"this run has {run.state}", details=details)
 
 
 def update(tx: Tx, run_id: str, values: Mapping[str, Any]) -> None:

@@ -14,7 +14,19 @@ A subsystem derives its errors from these classes in `wire.py`. `web/socket.py` 
 map the kinds to close codes and exit codes.
 """
 
+import re
+import shlex
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+
+def fill_in(hint: str, values: Mapping[str, Any]) -> str:
+    """Replace a hint's placeholders by the values that are known: JOB by the value `job`."""
+    return re.sub(
+        r"\b[A-Z][A-Z_]+\b",
+        lambda word: shlex.quote(str(values.get(word[0].lower()) or word[0])),
+        hint,
+    )
 
 
 class ApplianceError(Exception):
@@ -22,7 +34,8 @@ class ApplianceError(Exception):
 
     message  what happened, for a person, without secrets, paths or user content
     details  facts about this occurrence that can be encoded as JSON
-    hint     what to do next, preferably a command; never empty, each kind has a default
+    hint     what to do next, preferably a command; never empty, each kind has a default, whose
+             placeholders are filled from `details`
     extra    keys beside `error` in the body (hub spec: `current_version`)
     retry_after  seconds after which the same request may succeed, or None
     """
@@ -44,7 +57,7 @@ class ApplianceError(Exception):
     ) -> None:
         self.message = message or self.default_message
         self.details = details or {}
-        self.hint = hint or self.default_hint
+        self.hint = hint or fill_in(self.default_hint, self.details)
         self.extra = extra or {}
         self.retry_after = retry_after
         super().__init__(self.message)
@@ -55,12 +68,8 @@ class ApplianceError(Exception):
 
     def to_body(self) -> dict[str, Any]:
         """Return a refused request's body. `extra` can't replace the body's keys."""
-        body = {
-            "error": self.message,
-            "code": self.code,
-            "details": self.details,
-            "hint": self.hint,
-        }
+        body = {"error": self.message, "code": self.code, "details": self.details}
+        body["hint"] = self.hint
         return body | self.extra | body
 
     def to_item_body(self) -> dict[str, Any]:

@@ -188,4 +188,4 @@ def _find_key(agent: NetworkAgent, name: str) -> tuple[str, PinState | None]:
     for request in agent.requests.waiting():
         if request.agent == name:
             return request.public_key, None
-    raise NotAContact
+    raise NotAContact(details={"name": name})

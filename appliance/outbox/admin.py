@@ -120,7 +120,7 @@ class OutboxAdmin:
             raise wire.WrongState(
                 "a webhook's send can't be changed, because it is signed",
                 details={"id": row.id, "target": row.target},
-                hint="agentlip outbox redrive ID --auto",
+                hint=f"agentlip outbox redrive {row.id} --auto",
             )
         body = bytes(row.payload) if patch.message is UNSET else patch.message.encode()
         if patch.message is UNSET and row.payload_dropped_at is not None:

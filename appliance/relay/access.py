@@ -171,7 +171,7 @@ class RelaySignatures:
         admin, row = self._directory.admins.get(name), self._directory.agents.get(name)
         if admin is None:
             self._agent_keys_of(name)
-            raise wire.NotAnAdmin
+            raise wire.NotAnAdmin(details={"name": name})
         if row is not None and row.status == REVOKED:
             raise wire.AgentRevoked
         keys = [self._directory.key(admin.public_key)]

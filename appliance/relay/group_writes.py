@@ -35,12 +35,12 @@ def create(tx: Tx, agent: str, group_id: str, command: group_wire.CreateGroup) -
 def invite(tx: Tx, agent: str, group_id: str, invitee: str, greeting: str | None) -> None:
     group, member = _group(tx, group_id), _member(tx, group_id, agent)
     if member.role == MEMBER and not group.members_can_invite:
-        raise group_wire.GroupRoleMissing
+        raise group_wire.GroupRoleMissing(details={"group": group_id})
     if not are_contacts(tx, agent, invitee):
         raise group_wire.NotContacts
     present = group_queries.member(tx, group_id, invitee)
     if present is not None and present.status in (PENDING, ACTIVE):
-        raise group_wire.MemberExists
+        raise group_wire.MemberExists(details={"group": group_id})
     _check_size(tx, group)
     if group_queries.count_rows(tx, PENDING, group_id=group_id) >= group_wire.MEMBERS_MAX:
         raise group_wire.GroupFull
@@ -76,7 +76,7 @@ def leave(tx: Tx, agent: str, group_id: str) -> None:
     _group(tx, group_id)
     member = group_queries.member(tx, group_id, agent)
     if member is None or member.status != ACTIVE:
-        raise group_wire.NoSuchMember
+        raise group_wire.NoSuchMember(details={"group": group_id})
     if member.role == OWNER:
         raise group_wire.OwnerStays
     _end(tx, group_id, agent, "left", agent)
@@ -86,10 +86,10 @@ def transfer(tx: Tx, agent: str, group_id: str, new_owner: str) -> None:
     """Make another member the owner, and the former owner an admin."""
     _group(tx, group_id)
     if _member(tx, group_id, agent).role != OWNER:
-        raise group_wire.GroupRoleMissing
+        raise group_wire.GroupRoleMissing(details={"group": group_id})
     target = group_queries.member(tx, group_id, new_owner)
     if target is None or target.status != ACTIVE:
-        raise group_wire.NoSuchMember
+        raise group_wire.NoSuchMember(details={"group": group_id})
     if new_owner != agent:
         _set_role(tx, group_id, agent, ADMIN)
         _set_owner(tx, group_id, new_owner, agent)
@@ -100,19 +100,19 @@ def remove(tx: Tx, agent: str, group_id: str, other: str) -> None:
     _group(tx, group_id)
     role = _member(tx, group_id, agent).role
     if role == MEMBER:
-        raise group_wire.GroupRoleMissing
+        raise group_wire.GroupRoleMissing(details={"group": group_id})
     target = group_queries.member(tx, group_id, other)
     if target is None or target.status not in (PENDING, ACTIVE):
-        raise group_wire.NoSuchMember
+        raise group_wire.NoSuchMember(details={"group": group_id})
     if target.role == OWNER or (target.role == ADMIN and role != OWNER):
-        raise group_wire.GroupRoleMissing
+        raise group_wire.GroupRoleMissing(details={"group": group_id})
     _end(tx, group_id, other, "removed", agent)
 
 
 def dissolve(tx: Tx, agent: str, group_id: str) -> None:
     group, member = _group(tx, group_id), _member(tx, group_id, agent)
     if member.role == MEMBER:
-        raise group_wire.GroupRoleMissing
+        raise group_wire.GroupRoleMissing(details={"group": group_id})
     if member.role == ADMIN and tx.now_ms - _seen_ms(tx, group) <= group_wire.ABSENT_DAYS * DAY_MS:
         raise group_wire.OwnerPresent
     _dissolve(tx, group_id, agent)

@@ -233,7 +233,7 @@ def cancel_recovery(tx: Tx, name: str) -> None:
 
 def _record_cancelled(tx: Tx, name: str) -> None:
     if _is_contested(tx, name):
-        raise wire.RecoveryContested
+        raise wire.RecoveryContested(details={"name": name})
     record(tx, "agent.recovery-cancelled", name)
 
 
@@ -348,7 +348,7 @@ def _check_not_blocked(tx: Tx, agent: str, to: str) -> None:
         (to, agent, DENIALS_MAX),
     ).fetchone()
     if denied is not None:
-        raise wire.RequesterBlocked
+        raise wire.RequesterBlocked(details={"name": agent})
 
 
 def accept_contact(tx: Tx, agent: str, other: str) -> None:

@@ -182,7 +182,7 @@ class NoSuchToken(Missing):
 class TokenNameTaken(Conflict):
     code = "ALREADY_EXISTS"
     default_message = "a valid token with that name exists"
-    default_hint = "agentlip token rotate ID replaces its secret; details.token_id is the id"
+    default_hint = "agentlip token rotate TOKEN_ID replaces its secret"
 
 
 class TokenNotActive(Conflict):

@@ -216,7 +216,8 @@ def _checkout(team: Team, git: Git, row: WorkerRow, folder: Path | None = None) 
         raise WrongBranch(f"the worktree {path} does not exist", hint="git worktree list")
     here = git.at(path)
     if (branch := here.branch()) != row.branch:
-        raise WrongBranch(f"{path} has the branch {branch}, and the task has {row.branch}")
+        message = f"{path} has the branch {branch}, and the task has {row.branch}"
+        raise WrongBranch(message, details={"task": row.task})
     return here
 
 

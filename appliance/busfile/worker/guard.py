@@ -9,7 +9,6 @@ it.
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -73,7 +72,6 @@ def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None
     raise PathClaimed(
         "; ".join(lines),
         details={"paths": sorted(refused), "holder": holder},
-        hint=PathClaimed.default_hint.replace("HOLDER", shlex.quote(holder)),
     )
 
 
@@ -162,7 +160,8 @@ def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> Non
     with team.change() as (connection, _):
         stops = reviews.count_stop(connection, task)
     if 0 < stops <= reviews.STOPS_MAX:
-        raise TurnNotOver(f"{reason} ({stops} of {reviews.STOPS_MAX})")
+        message = f"{reason} ({stops} of {reviews.STOPS_MAX})"
+        raise TurnNotOver(message, details={"task": task})
 
 
 def _unfinished(team: Team, task: str) -> str | None:

@@ -142,8 +142,8 @@ def check_reviewed(
     if reviewed and commit and not reviewed.startswith(commit):
         raise ChangedSinceApproval(
             f"the review for {row.task} approves commit {reviewed[:12]}, not {commit[:12]}",
-            details={"head": commit, "reviewed": reviewed},
-            hint=hint or f"agentlip worker request-changes {row.task}; then done and approve again",
+            details={"task": row.task, "head": commit, "reviewed": reviewed},
+            hint=hint,
         )
 
 
@@ -157,7 +157,8 @@ def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
     if row.branch is None or head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
     if review is None or review.decision != "approved" or review.reviewer == row.task:
-        raise NotReviewed(f"no other agent's review approves a commit on {row.task}")
+        message = f"no other agent's review approves a commit on {row.task}"
+        raise NotReviewed(message, details={"task": row.task})
     check_reviewed(row, review.head or "none", head)
     return row.branch, head
 

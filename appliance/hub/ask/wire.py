@@ -142,7 +142,7 @@ class AskSettled(Conflict):
 
     code = "ASK_SETTLED"
     default_message = "this ask is already settled"
-    default_hint = "agentlip ask show ID"
+    default_hint = "agentlip ask show ASK_ID"
 
 
 class NoSuchLink(Missing):
@@ -165,7 +165,7 @@ class NotAChoice(Invalid):
 class MayNotAnswer(Forbidden):
     code = "MAY_NOT_ANSWER"
     default_message = "this caller is not allowed to answer this ask"
-    default_hint = "agentlip ask show ID lists them"
+    default_hint = "agentlip ask show ASK_ID lists them"
 
 
 class NotYourAsk(Forbidden):

@@ -95,7 +95,7 @@ def create(
 def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
     ask = queries.find(tx, ask_id)
     if not may_answer(ask, who):
-        raise wire.MayNotAnswer(details={"may_answer": ask.may_answer})
+        raise wire.MayNotAnswer(details={"ask_id": ask_id, "may_answer": ask.may_answer})
     _check_waiting(ask)
     if ask.choices and text not in ask.choices:
         raise wire.NotAChoice(details={"choices": ask.choices})
@@ -155,14 +155,9 @@ def _settle(tx: Tx, ask: StoredAsk, event: str, answer: str | None, who: Answere
         )
         reply_id = _message(posted.body).message.id
     settled = {
-        "state": state,
-        "answer": answer,
-        "settled_by": who.sender,
-        "settled_principal": who.principal,
-        "settled_via": who.via,
-        "settled_at": tx.now,
-        "reply_id": reply_id,
-    }
+        "state": state, "answer": answer, "settled_by": who.sender, "settled_via": who.via,
+        "settled_principal": who.principal, "settled_at": tx.now, "reply_id": reply_id,
+    }  # fmt: skip
     marks = ", ".join(f"{name} = ?" for name in settled)
     sql = f"UPDATE x_asks SET {marks} WHERE id = ? AND state = 'waiting'"
     changed = tx.execute(sql, (*settled.values(), row.id)).rowcount
@@ -178,17 +173,11 @@ def _check_waiting(ask: StoredAsk) -> None:
 
 def _make_refusal(ask: StoredAsk) -> wire.AskSettled:
     row = ask.row
-    return wire.AskSettled(
-        f"this ask is already {row.state}",
-        details={
-            "ask_id": row.id,
-            "state": row.state,
-            "answer": row.answer,
-            "answered_by": row.settled_by,
-            "settled_at": row.settled_at,
-        },
-        hint=f"agentlip ask show {row.id}",
-    )
+    details = {
+        "ask_id": row.id, "state": row.state, "answer": row.answer,
+        "answered_by": row.settled_by, "settled_at": row.settled_at,
+    }  # fmt: skip
+    return wire.AskSettled(f"this ask is already {row.state}", details=details)
 
 
 def _by_key(tx: Tx, identity: AskIdentity) -> StoredAsk | None:

@@ -84,7 +84,7 @@ def handoff(
             details={
                 "topic_id": topic_id, "expected": command.expected_version, "current": version,
             },
-            hint="read the note, then replace it with its version: agentlip topic show TOPIC",
+            hint=f"read the note, then replace it with its version: agentlip topic show {topic_id}",
             extra={"current_version": version},
         )  # fmt: skip
     up_to = newest if command.up_to_event is None else command.up_to_event

@@ -133,7 +133,7 @@ class ContactVerbs:
     def _pin(self, name: str) -> KeyPin:
         pin = self._pins.get(name)
         if pin is None:
-            raise NotAContact
+            raise NotAContact(details={"name": name})
         return pin
 
 

@@ -72,16 +72,16 @@ class Groups:
         """Return the other members. Raises NotInGroup, GroupLogRefused and the relay's errors."""
         group = self._check_group(group_id)
         if not group.may_send(self._relay.name):
-            raise NotInGroup
+            raise NotInGroup(details={"group": group_id})
         return [name for name in group.roles if name != self._relay.name]
 
     def check_recipient(self, group_id: str, name: str, contacts: Container[str]) -> None:
         """Check that both agents are members, and contacts. Raises like `recipients`, and
         NotAContact."""
         if name not in self.recipients(group_id):
-            raise NotInGroup
+            raise NotInGroup(details={"group": group_id})
         if name not in contacts:
-            raise NotAContact
+            raise NotAContact(details={"name": name})
 
     def check_sender(self, group_id: str, sender: str) -> None:
         """Check that a message's sender may send to the group. Raises SenderNotInGroup, and

@@ -180,7 +180,7 @@ class Peers:
         if name not in self.contacts and name in self._unlogged:
             raise KeyLogRefused("the agent's key is not the one in the relay's key log")
         if name not in self.contacts:
-            raise NotAContact
+            raise NotAContact(details={"name": name})
         return self.contacts[name]
 
     def check(self, name: str) -> tuple[CachedContact, KeyPin]:

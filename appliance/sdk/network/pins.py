@@ -22,7 +22,9 @@ PINS_MAX = 10_000
 class KeyChanged(Conflict):
     code = "KEY_CHANGED"
     default_message = "the relay shows another key for this agent than before"
-    default_hint = "compare with the owner: agentlip network verify NAME; then --accept FINGERPRINT"
+    default_hint = (
+        "compare with the owner: agentlip network verify AGENT; then --accept FINGERPRINT"
+    )
 
 
 class KeyPin(Struct, frozen=True):

@@ -169,6 +169,9 @@ def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
     assert show(hub, run_id)["attempts"][0]["tail"] == "ready\n"
     refused = hub.http.post("/api/v1/jobs/sleepy/runs", {})
     assert (refused.status, refused.body["code"]) == (409, "JOB_BUSY")
+    assert refused.body["hint"].startswith(
+        f"agentlip jobs history {refused.body['details']['job']}"
+    )
     assert hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {}).status == 200
     assert show(hub, run_id, 30)["state"] == "cancelled"
     again = hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {})
