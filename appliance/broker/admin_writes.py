@@ -99,8 +99,7 @@ def create_destination(tx: Tx, mesh_id: str, kind: wire.TopicOrQueue, name: str)
 
 def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
     """Subscribe; return False if it was subscribed before."""
-    if not queries.destination_exists(tx, mesh_id, kind, name):
-        raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
+    _check_destination(tx, mesh_id, kind, name)
     if subscriber.startswith("webhook:"):
         queries.webhook(tx, mesh_id, subscriber.removeprefix("webhook:"))
     elif not queries.is_active(tx, mesh_id, subscriber):
@@ -117,7 +116,8 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bo
 
 def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
     """Unsubscribe; deliveries that exist already are still made. Return False if it was not
-    subscribed."""
+    subscribed. Raises NoSuchDestination."""
+    _check_destination(tx, mesh_id, kind, name)
     deleted = tx.execute(
         "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ? AND subscriber = ?",
         (mesh_id, kind, name, subscriber),
@@ -167,6 +167,11 @@ def _remove_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:
     tx.execute(
         "DELETE FROM delivery_queue WHERE mesh_id = ? AND recipient = ?", (mesh_id, recipient)
     )
+
+
+def _check_destination(tx: Tx, mesh_id: str, kind: str, name: str) -> None:
+    if not queries.destination_exists(tx, mesh_id, kind, name):
+        raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
 
 
 def _check_limit(tx: Tx, sql: str, parameters: tuple[str, ...], limit: int) -> None:

@@ -278,7 +278,7 @@ def _destinations(broker: Broker, registry: Registry) -> list[Route]:
                                          webhook_wire.WebhooksNotAvailable),
                                  summary=f"Subscribe a member to a {kind}"),
                 "DELETE": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=signer,
-                                    errors=(wire.NotYours,),
+                                    errors=(wire.NoSuchDestination, wire.NotYours),
                                     summary=f"Unsubscribe a member from a {kind}"),
             }, suffix="subscriber"),
         ]  # fmt: skip

@@ -33,6 +33,8 @@ def test_mesh_is_created_used_and_listed(hub):
     assert run(hub, "mesh", "subscribe", "lab", "alerts", "bert").code == 0
     [topic] = run(hub, "mesh", "topics", "lab", "--json").json
     assert topic["subscribers"] == [key("bert")]
+    refused = agentlip("mesh", "unsubscribe", "lab", "alrets", "bert", cwd=hub.workspace)
+    assert (refused.code, "agentlip mesh topics lab" in refused.err) == (1, True), refused
     sender = {"X-Agentlip-Member": pair.out.strip()}
     assert hub.http.post("/broker/v1/accept", item("m1"), headers=sender).status == 201
     [past] = run(hub, "broker", "history", "lab", "--json").json
