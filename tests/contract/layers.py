@@ -15,25 +15,10 @@ from fnmatch import fnmatch
 import grimp
 
 OF_PACKAGE = {
-    "shared": 0,
-    "kernel": 0,
-    "workspace": 1,
-    "mesh": 1,
-    "network": 1,
-    "child": 1,
-    "busfile": 1,
-    "audit.log": 1,
-    "web": 2,
-    "sdk": 3,
-    "checks": 2,
-    "operations": 5,
-    "recovery": 4,
-    "process": 12,
-    "upgrade": 12,
-    "integrations": 8,
-    "doctor": 9,
-    "monitoring": 9,
-}
+    "shared": 0, "kernel": 0, "workspace": 1, "mesh": 1, "network": 1, "child": 1, "busfile": 1,
+    "audit.log": 1, "web": 2, "sdk": 3, "checks": 2, "operations": 5, "recovery": 4, "process": 12,
+    "upgrade": 12, "integrations": 8, "doctor": 9, "monitoring": 9,
+}  # fmt: skip
 SUBSYSTEM = 5
 OF_MODULE = {
     "build": 0,
