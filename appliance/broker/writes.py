@@ -140,18 +140,12 @@ def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
     mesh_id, sender, send = command.mesh.id, command.sender, command.send
     kind, ref = send.destination_kind, send.destination_ref
     shared: dict[str, Any] = {
-        "id": made.broker_message_id,
-        "mesh_id": mesh_id,
-        "client_message_id": send.client_message_id,
-        "sender_pubkey": sender.pubkey,
-        "sender_name": sender.name,
-        "priority": send.priority,
-        "meta": command.meta,
-        "body": send.body,
-        "reply_to_id": send.reply_to_id,
-        "created_ms": tx.steady_ms,
+        "id": made.broker_message_id, "mesh_id": mesh_id,
+        "client_message_id": send.client_message_id, "sender_pubkey": sender.pubkey,
+        "sender_name": sender.name, "priority": send.priority, "meta": command.meta,
+        "body": send.body, "reply_to_id": send.reply_to_id, "created_ms": tx.steady_ms,
         "skew_ms": tx.now_ms - tx.steady_ms,
-    }
+    }  # fmt: skip
     if kind == "topic":
         insert(tx, "topic_message", TopicMessageRow(topic=ref, **shared))
     else:

@@ -40,21 +40,13 @@ PIPES_MAX = 64
 Json = dict[str, Any]
 
 CODES = {
-    "INVALID_ENVELOPE": "InvalidEnvelope",
-    "UNAUTHORIZED": "Unauthorized",
-    "FORBIDDEN": "Unauthorized",
-    "UNKNOWN_STREAM": "UnknownStream",
-    "UNKNOWN_VIEW": "UnknownView",
-    "RATE_LIMITED": "RateLimited",
-    "STREAM_FULL": "RateLimited",
-    "COURIER_FULL": "RateLimited",
-    "CREDIT_TOO_HIGH": "RateLimited",
-    "TOO_MANY_STREAMS": "RateLimited",
-    "TOO_MANY_WAITING": "RateLimited",
-    "PAYLOAD_TOO_LARGE": "InvalidEnvelope",
-    "INVALID_INPUT": "InvalidEnvelope",
-    "UNSUPPORTED": "Unsupported",
-}
+    "INVALID_ENVELOPE": "InvalidEnvelope", "UNAUTHORIZED": "Unauthorized",
+    "FORBIDDEN": "Unauthorized", "UNKNOWN_STREAM": "UnknownStream", "UNKNOWN_VIEW": "UnknownView",
+    "RATE_LIMITED": "RateLimited", "STREAM_FULL": "RateLimited", "COURIER_FULL": "RateLimited",
+    "CREDIT_TOO_HIGH": "RateLimited", "TOO_MANY_STREAMS": "RateLimited",
+    "TOO_MANY_WAITING": "RateLimited", "PAYLOAD_TOO_LARGE": "InvalidEnvelope",
+    "INVALID_INPUT": "InvalidEnvelope", "UNSUPPORTED": "Unsupported",
+}  # fmt: skip
 
 
 class Unsupported(Invalid):
