@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain, plain_app
+from appliance.cli_support import SILENT_SECONDS, Session, note, plain, plain_app
 from appliance.kernel.errors import Invalid, Missing
 
 app = plain_app(
@@ -122,8 +122,11 @@ def run_job(
         session.answer(shown, "\n".join(shown["next"]) or "it has no schedule")
         return
     run = hub.post(f"{PATH}/{segment(job)}/runs", {})["run"]
+    reported, seconds = set[str](), SILENT_SECONDS
     while wait and run["ended_at"] is None:
-        run = hub.get(f"{PATH}/runs/{run['id']}", wait=WAIT_SECONDS)["run"]
+        run = hub.get(f"{PATH}/runs/{run['id']}", wait=seconds)["run"]
+        _tell_wait(run, reported)
+        seconds = WAIT_SECONDS
     session.answer(run, _sentence(run))
     if wait and run["state"] != "succeeded":
         raise typer.Exit(run["exit_code"] if (run["exit_code"] or 0) > 0 else EXIT_WRONG)
@@ -157,15 +160,19 @@ def print_output(
 ) -> None:
     """Print a run's output."""
     hub, query, over = session.hub(), {"attempt": attempt, "after": 0}, False
+    reported, seconds = set[str](), SILENT_SECONDS
     while not over:
         path = f"{PATH}/runs/{segment(run_id)}/output"
-        part = hub.get(path, **query, wait=WAIT_SECONDS if follow else 0)
+        part = hub.get(path, **query, wait=seconds if follow else 0)
+        seconds = WAIT_SECONDS
         query["after"] = part["next"]
         over = part["over"] or not (part["text"] or follow)
         if session.machine:
             session.answer(part, "")
         elif part["text"]:
             typer.echo(part["text"], nl=False)
+        elif follow and not over:
+            _tell_wait(hub.get(f"{PATH}/runs/{segment(run_id)}")["run"], reported)
 
 
 @app.command("cancel")
@@ -186,6 +193,13 @@ def list_history(
     columns = [("RUN", "id"), ("STATE", "state"), ("CAUSE", "cause"), ("CREATED", "created_at")]
     columns += [("ENDED", "ended_at"), ("ATTEMPTS", "attempts_made"), ("ERROR", "error")]
     session.table(rows, columns, empty=f"this job has not run; agentlip jobs run {job}")
+
+
+def _tell_wait(run: dict[str, Any], reported: set[str]) -> None:
+    """Say why a run has not started, unless it was `reported`."""
+    if run["waits_for"] and run["waits_for"] not in reported:
+        note(f"{run['id']} waits for {run['waits_for']}")
+        reported.add(run["waits_for"])
 
 
 def segment(text: str) -> str:

@@ -2,12 +2,13 @@
 
 import json
 import os
+import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, command, environment
 from tests.support.database_files import read
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -255,10 +256,15 @@ def test_job_commands_print_and_exit_as_documented(hub):
 
     assert jobs("pause", "--all").out == "paused all jobs\n"
     assert "all jobs are paused" in jobs("list").err
-    assert jobs("resume", "--all").code == 0
+    words = ["timeout", "20", *command("agentlip", "jobs", "run", "bad", "--wait")]
+    with subprocess.Popen(
+        words, cwd=hub.workspace, env=environment(), stderr=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stderr.readline().endswith(" waits for agentlip jobs resume --all\n")
+        assert jobs("resume", "--all").code == 0
+    assert waiting.returncode == 7
     assert jobs("pause").code == 1
 
-    assert jobs("run", "bad", "--wait").code == 7
     made = jobs("run", "good", "--wait", "--json")
     run_id = made.json["id"]
     assert jobs("logs", "-f", run_id).out == "red ***\n"
