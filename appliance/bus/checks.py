@@ -72,7 +72,8 @@ def _worktrees(context: Context) -> Iterator[Finding]:
         ):
             known.add(workspace / worktree)
             if state not in ("COMPLETED", "FAILED") and not (workspace / worktree).is_dir():
-                yield NO_WORKTREE.finding(f"task {task}", f"it is {state}; {worktree} is missing")
+                sentence = f"it is {state}; {worktree} is missing"
+                yield NO_WORKTREE.finding(f"task {task}", sentence, known={"task": task})
         folder = workspace / "worktrees"
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
             if path.is_dir() and path not in known:
@@ -85,7 +86,7 @@ COPY = "agentlip backup restore --latest --store bus --yes"
 GONE = Problem("gone", Severity.ERROR, COPY)
 DELETED = Problem("deleted", Severity.ERROR, COPY)
 EXPIRED = Problem("expired", Severity.INFO, "agentlip bus claims")
-DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK --agent HOLDER")
+DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK_ID --agent CLAIMED_BY")
 ABOVE_HEAD = Problem(
     "above-head",
     Severity.ERROR,

@@ -1,12 +1,14 @@
 """The types for the doctor's table: Check, Problem, Finding and Severity."""
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from appliance.checks.context import Context
 from appliance.checks.step import Step
+from appliance.kernel.errors import fill_in
 
 
 class Severity(enum.Enum):
@@ -61,14 +63,16 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def finding(
-        self, subject: str, message: str, hint: str | None = None, severity: Severity | None = None
-    ) -> Finding:
-        """Create a finding. `hint` and `severity` replace the problem's."""
+        self, subject: str, message: str, hint: str | None = None, severity: Severity | None = None,
+        known: Mapping[str, Any] | None = None,
+    ) -> Finding:  # fmt: skip
+        """Create a finding. `hint` and `severity` replace the problem's. `known` are values for
+        placeholders in the problem's hint."""
         return Finding(
             self.severity if severity is None else severity,
             subject,
             message,
-            self.hint if hint is None else hint,
+            fill_in(self.hint, known or {}) if hint is None else hint,
             problem=self.name,
         )
 

@@ -1,6 +1,6 @@
 """Checks whose findings are the rows from a statement."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,7 +15,8 @@ class RowRule(msgspec.Struct, frozen=True):
     """A rule whose statement returns one row for each finding.
 
     sql      may use `:now_ms`, and `:newest`, the number of rows that a cheap check reads
-    subject  and message: `{0}` is the row's first column
+    subject  and message: `{0}` is the row's first column; in the problem's hint, TASK_ID is the
+             column `task_id`
     tables   the tables that the statement reads: another check reports a missing table
     times    the columns in milliseconds, which are shown as times
     """
@@ -27,9 +28,10 @@ class RowRule(msgspec.Struct, frozen=True):
     tables: tuple[str, ...] = ()
     times: tuple[int, ...] = ()
 
-    def finding(self, row: tuple[Any, ...]) -> Finding:
+    def finding(self, row: tuple[Any, ...], columns: Iterable[str]) -> Finding:
         shown = [iso(value) if i in self.times else value for i, value in enumerate(row)]
-        return self.problem.finding(self.subject.format(*shown), self.message.format(*shown))
+        subject, message = self.subject.format(*shown), self.message.format(*shown)
+        return self.problem.finding(subject, message, known=dict(zip(columns, row, strict=True)))
 
 
 def find_rows(store: str, *rules: RowRule) -> Callable[[Context], Iterator[Finding]]:
@@ -40,7 +42,8 @@ def find_rows(store: str, *rules: RowRule) -> Callable[[Context], Iterator[Findi
         for _, connection in context.opened(store):
             for rule in rules:
                 if all(meta.exists(connection, table) for table in rule.tables):
-                    for row in connection.execute(rule.sql, values):
-                        yield rule.finding(row)
+                    rows = connection.execute(rule.sql, values)
+                    for row in rows:
+                        yield rule.finding(row, (each[0] for each in rows.description))
 
     return find

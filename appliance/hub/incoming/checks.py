@@ -14,9 +14,8 @@ _LOST = (
 def _topics(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("hub", "x_incoming"):
         for (name,) in connection.execute(_LOST, (FINDINGS_MAX,)):
-            yield GONE.finding(
-                f"incoming webhook {name}", "its topic does not exist, so deliveries are refused"
-            )
+            sentence = "its topic does not exist, so deliveries are refused"
+            yield GONE.finding(f"incoming webhook {name}", sentence, known={"name": name})
 
 
 GONE = Problem("gone", hint="agentlip incoming remove NAME")

@@ -46,6 +46,7 @@ def test_expired_claims_and_claims_of_agents_without_heartbeat(workspace, connec
     assert problems(workspace, "bus.claims") == [
         ("expired", "claim old"), ("dead-holder", "claim dead")
     ]  # fmt: skip
+    assert workspace.find("bus.claims")[1].hint == "agentlip bus release dead --agent bob"
 
 
 def test_cursor_above_the_newest_message(workspace, connection):
@@ -95,6 +96,8 @@ def test_worktrees_without_a_task_and_tasks_without_a_worktree(workspace, paths,
     assert problems(workspace, "bus.worktrees") == [
         ("no-worktree", "task lost"), ("no-worker", "worktrees/stray")
     ]  # fmt: skip
+    hint = "agentlip worker cancel lost; agentlip worker spawn lost"
+    assert workspace.find("bus.worktrees")[0].hint == hint
 
 
 def test_file_that_was_deleted_or_replaced_lately(workspace, paths, connection):

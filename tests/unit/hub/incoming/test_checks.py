@@ -13,5 +13,5 @@ def test_endpoint_without_its_topic_is_found_and_others_are_not(workspace):
     workspace.execute(ENDPOINT, "whole", "topic_1", None)
     workspace.execute(ENDPOINT, "queue", None, "builds")
     workspace.execute(ENDPOINT, "lost", "topic_gone", None)
-    problems = [(each.problem, each.subject) for each in workspace.find("incoming.topics")]
-    assert problems == [("gone", "incoming webhook lost")]
+    problems = [(each.subject, each.hint) for each in workspace.find("incoming.topics")]
+    assert problems == [("incoming webhook lost", "agentlip incoming remove lost")]
