@@ -356,7 +356,7 @@ class Outbox:
             fields["broker_message_id"] = acceptance.broker_message_id
         if same and state == states.DEAD:
             fields["reason"] = acceptance.last_error or ""
-        raise wire.IdReused(extra=fields)
+        raise wire.IdReused(extra=fields, details={"id": new.client_message_id})
 
     # -- reading -------------------------------------------------------------------------
 

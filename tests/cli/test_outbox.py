@@ -67,6 +67,7 @@ def test_repeated_send_reports_the_delivery(hub, broker_server, run):
     other = run("outbox", "send", "#alerts", "other", "--id", "k1", "--json")
     assert other.code == 2
     assert json.loads(other.err)["conflict"] == "outbox_done_fingerprint_mismatch"
+    assert "agentlip outbox inspect k1" in json.loads(other.err)["hint"]
 
 
 def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, broker_server, run):
