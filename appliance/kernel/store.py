@@ -117,7 +117,8 @@ class Store:
         self._pending = 0
         self._closed: StoreClosed | None = None
         self._shared = declaration_of(name).shared
-        self._suspect = StoreSuspect() if suspect_marker(path).exists() else None
+        suspect = StoreSuspect(details={"store": name})
+        self._suspect = suspect if suspect_marker(path).exists() else None
         self._suspended: StoreSuspended | None = None
         self._files = StoreFiles(path)
         self._detached: StoreDetached | None = None
@@ -266,7 +267,7 @@ class Store:
             self._full_until = now + FULL_SECONDS
             self._full, self._was_low = error, self._is_low()
         elif isinstance(error, StoreSuspect) and self._suspect is None:
-            self._suspect = error
+            self._suspect = StoreSuspect(details={"store": self.name})
             self.log.error("database suspect: this store has stopped", store=self.name)
             try:
                 os.close(open_own(suspect_marker(self.path), os.O_WRONLY | os.O_CREAT))

@@ -132,8 +132,9 @@ def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
     broken = open_store(path=path)
     with pytest.raises(StoreSuspect):
         broken.read(values)
-    with pytest.raises(StoreSuspect):
+    with pytest.raises(StoreSuspect) as refused:
         broken.write(insert, "x")
+    assert refused.value.hint.endswith(f"agentlip doctor clear {broken.name}")
     assert path.with_name("store.sqlite3.suspect").exists()
 
 
