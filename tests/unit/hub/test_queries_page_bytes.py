@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appliance.hub import wire
+from appliance.hub import queries, wire
+from appliance.hub.events import append
 from tests.unit.hub.conftest import HubEnvironment
 from tests.unit.hub.test_search import SearchFixture
 
@@ -67,3 +68,14 @@ def test_control_characters_count_with_their_escapes(fixture):
     page = fixture.hub.page_messages(wire.MessagesQuery(topic_id=topic_id), fixture.who)
     assert page.has_more
     assert encoded(page) <= BYTES
+
+
+@pytest.mark.parametrize("data", [b"{" + b"x" * LARGE, b"[" * LARGE + b"]" * LARGE])
+def test_cut_pages_reach_to_events_whose_data_no_parser_takes(bare_log, data):
+    """Another program stored text that isn't JSON, or is nested too deeply."""
+    for _ in range(COUNT):
+        entity = ("message", "m")
+        append(bare_log.tx, "message.created", entity, data, channel_id="c")
+    page = queries.list_events(bare_log.reader, wire.EventsQuery(), COUNT)
+    assert page.has_more
+    assert page.until == len(page.events) < COUNT
