@@ -12,6 +12,7 @@ from pathlib import Path
 from appliance.kernel.store_files import open_database
 
 RESULT_BYTES_MAX = 64 * 1024  # encoding and sending a longer result takes longer than reading it
+ENTRY_BYTES = 1024  # a key and its place
 CACHE_BYTES_MAX = 1024 * 1024  # about fifty pages; when full, the cache starts again
 
 
@@ -64,9 +65,10 @@ class ResultCache:
         return version
 
     def _keep(self, key: Hashable, result: bytes) -> None:
-        if len(result) > RESULT_BYTES_MAX:
+        if len(result) > RESULT_BYTES_MAX or key in self._results:
             return
-        if self._size + len(result) > CACHE_BYTES_MAX:
+        size = len(result) + ENTRY_BYTES
+        if self._size + size > CACHE_BYTES_MAX:
             self.clear()
         self._results[key] = result
-        self._size += len(result)
+        self._size += size

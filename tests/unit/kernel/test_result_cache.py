@@ -83,7 +83,7 @@ def test_equal_reads_without_commits_read_once(log):
 
 
 def test_long_results_are_not_kept_and_a_full_cache_starts_again(log, monkeypatch):
-    monkeypatch.setattr(result_cache, "CACHE_BYTES_MAX", 10)
+    monkeypatch.setattr(result_cache, "CACHE_BYTES_MAX", 10 + 2 * result_cache.ENTRY_BYTES)
     monkeypatch.setattr(result_cache, "RESULT_BYTES_MAX", 6)
     made = []
 
@@ -97,6 +97,22 @@ def test_long_results_are_not_kept_and_a_full_cache_starts_again(log, monkeypatc
     for key, size in (("a", 6), ("a", 6), ("long", 7), ("long", 7), ("b", 5), ("a", 6), ("a", 6)):
         read(key, size)
     assert made == ["a", "long", "long", "b", "a"]
+
+
+def test_small_results_count_with_their_keys(log):
+    log.cache.get("first", log.count)
+    for number in range(2000):
+        log.cache.get(("longer" * 20, number), lambda: b"")
+    log.cache.get("first", log.count)
+    assert log.reads == 2
+
+
+def test_result_that_two_read_at_the_same_time_counts_once(log, monkeypatch):
+    monkeypatch.setattr(result_cache, "CACHE_BYTES_MAX", 2 * result_cache.ENTRY_BYTES + 2)
+    log.cache.get("b", log.count)
+    log.cache.get("a", lambda: log.cache.get("a", lambda: b"a"))  # by another greenlet
+    log.cache.get("b", log.count)
+    assert log.reads == 1
 
 
 def test_failed_reads_raise_and_are_not_kept(log):
