@@ -1,17 +1,17 @@
 """Keeps encoded results of reads until the next commit.
 
-Agents that poll read the same page again and again. SQLite's data version changes with each commit
-by another connection, in any process (https://www.sqlite.org/pragma.html#pragma_data_version), so a
-result is returned again only if a new read would return the same.
+Agents that poll read the same page again and again. With each commit, in any process, SQLite
+changes the header of the log's index (https://www.sqlite.org/walformat.html, "The WAL-Index
+Header"), so a result is returned again only if a new read would return the same.
 """
 
-import sqlite3
+import os
 from collections.abc import Callable, Hashable
-from pathlib import Path
 
-from appliance.kernel.store_files import open_database
+from appliance.kernel.store_files import StoreFiles
 
 RESULT_BYTES_MAX = 64 * 1024  # encoding and sending a longer result takes longer than reading it
+HEADER_BYTES = 48
 ENTRY_BYTES = 1024  # a key and its place
 CACHE_BYTES_MAX = 1024 * 1024  # about fifty pages; when full, the cache starts again
 
@@ -19,10 +19,10 @@ CACHE_BYTES_MAX = 1024 * 1024  # about fifty pages; when full, the cache starts 
 class ResultCache:
     """A cache for one store's reads, used on one event loop."""
 
-    def __init__(self, database: Path) -> None:
-        self._database = database
-        self._connection: sqlite3.Connection | None = None
-        self._version: int | None = None
+    def __init__(self, files: StoreFiles) -> None:
+        self._files = files
+        self._index: int | None = None
+        self._version: bytes | None = None
         self._results: dict[Hashable, bytes] = {}
         self._size = 0
 
@@ -44,25 +44,17 @@ class ResultCache:
         self._results.clear()
         self._size = 0
 
-    def close(self) -> None:
-        self.clear()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _read_version(self) -> int | None:
-        """Return a number that changes with each commit, without waiting for a lock or reading
-        more than a page in memory.
-
-        None: the file can't be read now; `make` waits, or reports why.
-        """
+    def _read_version(self) -> bytes | None:
+        """Return bytes that change with each commit, without a wait for a lock or a disk; None if
+        they are unknown now: `make` waits, or reports why."""
         try:
-            if self._connection is None:
-                self._connection = open_database(self._database, "ro", busy_seconds=0)
-            version: int = self._connection.execute("PRAGMA data_version").fetchall()[0][0]
-        except sqlite3.Error:
+            self._index = self._index or self._files.open_index()
+            header = os.pread(self._index, 2 * HEADER_BYTES, 0)
+        except OSError:  # as with too many open files
             return None
-        return version
+        # A writer that is stopped, or was killed, while it wrote the header leaves two that differ.
+        first, second = header[:HEADER_BYTES], header[HEADER_BYTES:]
+        return first if first == second else None
 
     def _keep(self, key: Hashable, result: bytes) -> None:
         if len(result) > RESULT_BYTES_MAX or key in self._results:

@@ -131,7 +131,7 @@ class Store:
         self.checkpointer = Checkpointer(self.checkpoint, self._checkpoint_due, clock, log)
         self._reads = self._pool(READERS, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
-        self._results = ResultCache(path)
+        self._results = ResultCache(self._files)
         self._observe_jobs = _batches.labels(name).observe
         self._observe_seconds = _commit_seconds.labels(name).observe
         self._writers = writers
@@ -404,7 +404,6 @@ class Store:
         if not (self.settings.read_only or self._shared):
             self._writer.submit(WriteRequest((), empty_wal))
         finished = self._writer.close(timeout_seconds)
-        self._results.close()
         ended = [pool.close(timeout_seconds) for pool in (self._reads, self._slow_reads)]
         if finished and all(ended):
             self._callbacks.close()

@@ -4,6 +4,7 @@ A removed or replaced file goes on working for processes that have opened it, an
 gone at their end.
 """
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -34,6 +35,13 @@ class StoreFiles:
             if _identity(path) != opened:
                 return path.name
         return ""
+
+    def open_index(self) -> int:
+        """Open the log's index for reading; raise OSError if it isn't in use at its path. Never
+        close it: that would end SQLite's locks in this process."""
+        if len(self._opened) <= len(_LOG) or self.find_change():
+            raise FileNotFoundError
+        return os.open(f"{self._database.resolve()}{_LOG[1]}", os.O_RDONLY)
 
     def _note(self, suffix: str) -> None:
         path = self._database.with_name(self._database.name + suffix)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from appliance.kernel import result_cache
 from appliance.kernel.result_cache import ResultCache
+from appliance.kernel.store_files import StoreFiles
+from tests.support.database_files import overwrite
 
 
 class Log:
@@ -18,15 +20,20 @@ class Log:
         self.writer = sqlite3.connect(self.path, isolation_level=None)
         self.writer.execute("PRAGMA journal_mode = WAL")
         self.writer.execute("CREATE TABLE log (line TEXT)")
-        self.cache = ResultCache(self.path)
+        files = StoreFiles(self.path)
+        files.note_log()
+        self.cache = ResultCache(files)
         self.reads = 0
 
     def close(self):
-        self.cache.close()
         self.writer.close()
 
     def commit(self):
         self.writer.execute("INSERT INTO log VALUES ('x')")
+
+    def tear(self):
+        """Do what a writer does that stops while it writes the header."""
+        overwrite(self.path.with_name("log.db-shm"), 8, b"\xff")
 
     def count(self):
         self.reads += 1
@@ -40,7 +47,9 @@ def log(tmp_path):
     log.close()
 
 
-STEPS = st.sampled_from(["get", "get", "commit", "roll back", "move the log", "commit meanwhile"])
+STEPS = st.sampled_from(
+    ["get", "get", "commit", "roll back", "move the log", "tear", "commit meanwhile"]
+)
 
 
 @settings(max_examples=50)
@@ -68,6 +77,8 @@ def test_results_are_equal_to_new_reads(tmp_path_factory, steps):
             log.writer.execute("ROLLBACK")
         elif step == "move the log":
             log.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        elif step == "tear":
+            log.tear()
         else:  # a result read before the commit is not kept
             log.cache.get("count", read_and_commit)
             lines = int(log.count())
@@ -121,6 +132,18 @@ def test_failed_reads_raise_and_are_not_kept(log):
     assert log.cache.get("count", log.count) == b"0"
 
 
-def test_every_read_is_new_while_the_version_is_unknown(tmp_path):
-    cache = ResultCache(tmp_path / "absent.db")
-    assert [cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
+def test_every_read_is_new_until_a_reader_repaired_a_torn_header(log):
+    """Only readers wait for a stopped writer, or repair what a killed writer left."""
+    log.cache.get("key", lambda: b"")
+    log.tear()
+    assert [log.cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
+    log.count()
+    assert [log.cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"a"]
+
+
+def test_every_read_is_new_without_an_index_in_use_at_its_path(log, tmp_path):
+    index = log.path.with_name("log.db-shm")
+    index.rename(index.with_name("elsewhere"))
+    index.write_bytes(bytes(96))
+    for cache in (log.cache, ResultCache(StoreFiles(tmp_path / "absent.db"))):
+        assert [cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
