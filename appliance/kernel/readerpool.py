@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from appliance.kernel.batch import CallOutcome
@@ -103,6 +104,7 @@ class ReaderPool:
                 outcome = CallOutcome(error=translate(error, self._directory))
             except Exception as error:
                 outcome = CallOutcome(error=error)
+            _end_cursors(outcome.error)
             following = self._take_waiting()
             self._callbacks.post(self._answer, reading, outcome, None if following else inbox)
             del reading, outcome  # a result can be large, and the next read may come late
@@ -127,3 +129,11 @@ class ReaderPool:
             return self._waiting.popleft()
         except IndexError:  # another thread may have been faster
             return None
+
+
+def _end_cursors(error: BaseException | None) -> None:
+    """Drop what the error's frames name: a cursor with rows left would keep its snapshot, so later
+    reads in the thread would miss all newer commits."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__

@@ -10,7 +10,7 @@ import pytest
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.kernel.reader import ReadTooLong
+from appliance.kernel.reader import Reader, ReadTooLong
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import (
     QueueFull,
@@ -117,6 +117,27 @@ def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
     with pytest.raises(ReadTooLong):
         store.read(lambda reader: reader.row(endless))
     assert store.read(values) == []
+
+
+@pytest.mark.parametrize("fault", [sqlite3.OperationalError, LookupError])
+def test_failed_read_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp_path, fault):
+    """The error's frames have a cursor with rows left."""
+    store = open_store()
+    store.write(insert, "a")
+    execute(tmp_path / "store.sqlite3", "INSERT INTO t (v) VALUES (CAST(? AS TEXT))", b"\xff")
+
+    def fail(reader):
+        cursor = reader.execute("SELECT id FROM t")
+        try:
+            raise LookupError(cursor.fetchone())
+        except LookupError:
+            raise fault from None
+
+    for read in (values, fail):
+        with pytest.raises((sqlite3.OperationalError, LookupError)) as kept:
+            store.read(read)
+        number = store.write(insert, "b")
+        assert store.read(Reader.row, "SELECT max(id) FROM t") == (number,), kept
 
 
 def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
