@@ -81,17 +81,11 @@ class Reader:
 
     def rows(self, sql: str, parameters: Parameters = (), *, limit: int) -> list[Any]:
         """Return at most `limit` rows from the statement's result."""
-        cursor = self.execute(sql, parameters)
-        rows = cursor.fetchmany(limit)
-        cursor.close()
-        return rows
+        return self.execute(sql, parameters).fetchmany(limit)
 
     def row(self, sql: str, parameters: Parameters = ()) -> Any:
         """Return the first row, or None."""
-        cursor = self.execute(sql, parameters)
-        row = cursor.fetchone()
-        cursor.close()
-        return row
+        return self.execute(sql, parameters).fetchone()
 
     @contextlib.contextmanager
     def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
