@@ -31,6 +31,7 @@ A batch of one job needs no savepoint: rolling back the transaction is enough.
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from traceback import clear_frames
 from typing import Any
 
 import msgspec
@@ -58,6 +59,14 @@ class CallOutcome(msgspec.Struct, eq=False):
         if self.error is not None:
             raise self.error
         return self.result
+
+
+def end_cursors(error: BaseException | None) -> None:
+    """Drop what the error's frames name: a cursor with rows left would keep its snapshot, so the
+    connection would miss all newer commits, and could not write after them."""
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 class Tx:
@@ -151,7 +160,8 @@ class BatchRunner:
             return self._run_apart(tx, calls)
         try:
             return self._run_together(tx, calls)
-        except Exception:
+        except Exception as error:
+            end_cursors(error)
             self.careful = CAREFUL_BATCHES
             tx.published.clear()
             self._roll_back()
@@ -172,6 +182,7 @@ class BatchRunner:
         try:
             return CallOutcome(function(tx, *args))
         except Exception as error:
+            end_cursors(error)
             self._roll_back()
             tx.published.clear()
             return CallOutcome(error=error)
@@ -188,6 +199,7 @@ class BatchRunner:
             except Exception as error:
                 if not self.connection.in_transaction:
                     raise BatchLost from error
+                end_cursors(error)
                 execute("ROLLBACK TO job")
                 del tx.published[published_before:]
                 outcomes.append(CallOutcome(error=error))

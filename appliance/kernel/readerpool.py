@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from traceback import clear_frames
 from typing import Any, TypeVar
 
-from appliance.kernel.batch import CallOutcome
+from appliance.kernel.batch import CallOutcome, end_cursors
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.reader import Reader
@@ -104,7 +103,7 @@ class ReaderPool:
                 outcome = CallOutcome(error=translate(error, self._directory))
             except Exception as error:
                 outcome = CallOutcome(error=error)
-            _end_cursors(outcome.error)
+            end_cursors(outcome.error)
             following = self._take_waiting()
             self._callbacks.post(self._answer, reading, outcome, None if following else inbox)
             del reading, outcome  # a result can be large, and the next read may come late
@@ -129,11 +128,3 @@ class ReaderPool:
             return self._waiting.popleft()
         except IndexError:  # another thread may have been faster
             return None
-
-
-def _end_cursors(error: BaseException | None) -> None:
-    """Drop what the error's frames name: a cursor with rows left would keep its snapshot, so later
-    reads in the thread would miss all newer commits."""
-    while error is not None:
-        clear_frames(error.__traceback__)
-        error = error.__context__

@@ -2,6 +2,7 @@
 
 import io
 import sqlite3
+from functools import partial
 
 import gevent
 import msgspec
@@ -120,7 +121,7 @@ def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
 
 
 @pytest.mark.parametrize("fault", [sqlite3.OperationalError, LookupError])
-def test_failed_read_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp_path, fault):
+def test_failed_call_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp_path, fault):
     """The error's frames have a cursor with rows left."""
     store = open_store()
     store.write(insert, "a")
@@ -133,10 +134,21 @@ def test_failed_read_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp
         except LookupError:
             raise fault from None
 
-    for read in (values, fail):
+    def fail_twice():
+        calls = [(insert, ("b",)), (fail, ()), (fail, ())]
+        for outcome in store.write_many(calls):
+            outcome.unwrap()
+
+    for attempt in (
+        partial(store.read, values),
+        partial(store.read, fail),
+        partial(store.write, fail),
+        fail_twice,
+    ):
         with pytest.raises((sqlite3.OperationalError, LookupError)) as kept:
-            store.read(read)
-        number = store.write(insert, "b")
+            attempt()
+        execute(tmp_path / "store.sqlite3", "INSERT INTO t (v) VALUES ('by another program')")
+        number = store.write(insert, "c")
         assert store.read(Reader.row, "SELECT max(id) FROM t") == (number,), kept
 
 
