@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gevent.event import Event
+
 from appliance.kernel.batch import CallOutcome, end_cursors
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop_callbacks import LoopCallbacks
@@ -49,6 +51,7 @@ class ReaderPool:
         self._idle: list[Inbox] = []  # the last one used is at the end
         self._waiting: deque[ReadRequest[Any]] = deque()
         self._threads: list[NativeThread] = []
+        self._drained = Event()  # set when a read leaves none pending
         self.pending = 0  # reads waiting or running
 
     def begin(self, reading: ReadRequest[T]) -> ReadRequest[T]:
@@ -59,6 +62,7 @@ class ReaderPool:
         if not self._idle and (not self._threads or self._may_grow()):
             self._start_thread()
         self.pending += 1
+        self._drained.clear()
         if self._idle:
             self._idle.pop().put(reading)
         else:
@@ -77,9 +81,10 @@ class ReaderPool:
         self._idle.append(inbox)
 
     def close(self, timeout_seconds: float) -> bool:
-        """End the threads after the queued reads; False when time ran out."""
-        while (reading := self._take_waiting()) is not None:
-            self._inboxes[0].put(reading)
+        """End the threads after all reads; False when time ran out. No thread ends before: the last
+        connection removes the log, and a thread that has yet to open one would miss it."""
+        if self.pending and not self._drained.wait(timeout_seconds):
+            timeout_seconds = 0
         for inbox in self._inboxes:
             inbox.put(None)
         ended = [thread.join(timeout_seconds) for thread in self._threads]
@@ -114,6 +119,8 @@ class ReaderPool:
 
     def _answer(self, reading: ReadRequest[Any], outcome: CallOutcome, inbox: Inbox | None) -> None:
         self.pending -= 1
+        if not self.pending:
+            self._drained.set()
         if outcome.error is not None:
             self._on_error(outcome.error)
         if inbox is not None:

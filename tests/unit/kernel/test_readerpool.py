@@ -83,3 +83,23 @@ def test_closing_answers_waiting_reads(store):
         hold.release()
     assert [reading.wait() for reading in waiting] == [["a"]] * 5
     assert closing.get()
+
+
+def test_closing_waits_for_a_thread_that_has_yet_to_open_the_file(store, monkeypatch):
+    """The connection that ends last removes the log."""
+    held, may_open, open_reader = Held(store), allocate_lock(), store._reads._open_reader
+    may_open.acquire()
+
+    def open_late():
+        with may_open:
+            return open_reader()
+
+    monkeypatch.setattr(store._reads, "_open_reader", open_late)
+    late = begin(store, values)
+    closing = gevent.spawn(store.close)
+    gevent.sleep(0)
+    held.release()
+    store._reads._threads[0].join(0.2)
+    may_open.release()
+    assert late.wait() == ["a"]
+    assert closing.get()
