@@ -36,7 +36,16 @@ def _disk(context: Context) -> Iterator[Finding]:
     if not total:  # some network mounts report no size
         return
     store = section(context.datadir.settings_file, "store", StoreSettings) or StoreSettings()
-    if free < max(store.free_bytes_min, DISK_FULL_BYTES):  # also while no appliance runs
+    limit = max(store.free_bytes_min, DISK_FULL_BYTES)
+    if StoreSettings().free_bytes_min <= free < limit:
+        yield PAUSED.finding(
+            "disk",
+            f"writing is paused: {free / _GIB:.2f} GiB are free, and the setting"
+            f" store.free_bytes_min wants {limit / _GIB:.2f}",
+            f"lower it, or free disk space: df -h {context.datadir.dir}",
+        )
+        return
+    if free < limit:  # also while no appliance runs
         yield FULL.finding(
             "disk",
             f"the disk is full: {free / _GIB:.2f} GiB free of {total / _GIB:.2f}; writes are"
