@@ -59,6 +59,8 @@ class BrowserPage:
         while True:
             message = self._receive()
             if message.get("id") == self._number:
+                if "navigated" in message.get("error", {}).get("message", ""):
+                    return self.call(method, **params)
                 assert "error" not in message, message
                 return message["result"]
 
