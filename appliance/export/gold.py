@@ -20,7 +20,7 @@ NEWEST = "SELECT number, schema, versions FROM runs ORDER BY number DESC LIMIT 1
 
 
 class Gold:
-    """Some days of one job's tables, as the newest run left them."""
+    """A job's tables for some days, as the newest run left them."""
 
     def __init__(self, gold: Path, job: str, first: str | None, last: str | None) -> None:
         """Find the newest run's versions. `gold` may also be the job's output directory. Without
@@ -35,7 +35,7 @@ class Gold:
         self.first, self.last = first or days[0], last or days[-1]
 
     def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
-        """Yield rows as dictionaries; a table with days adds `day`. A histogram is a list of
+        """Yield rows as dictionaries; a table with days adds `day`. A histogram is a list with
         pairs."""
         for path, day in self._files.get(table, ()):
             if day and not self.first <= day <= self.last:
@@ -48,7 +48,7 @@ class Gold:
                     yield from ({**row, "day": day} for row in batch.to_pylist())
 
     def names(self, table: str, key: str, name: str) -> dict[str, str]:
-        """Return the column `name` of a table without days, keyed by `key`."""
+        """Return the column `name` from a table without days, keyed by `key`."""
         return {row[key]: row[name] for row in self.rows(table, [key, name])}
 
 

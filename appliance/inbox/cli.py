@@ -77,7 +77,7 @@ def watch(
         int | None, typer.Option("--exit-after", min=1, help="Exit after this many messages.")
     ] = None,
 ) -> None:
-    """Print messages as they arrive, each once, across restarts of the appliance, until Ctrl-C.
+    """Print messages as they arrive, each once, across the appliance's restarts, until Ctrl-C.
 
     Example: agentlip inbox watch --topic alerts --jsonl
     """
@@ -90,7 +90,7 @@ def watch(
 
 @app.command("topics")
 def list_topics(session: Session, mesh: MeshFlag = None) -> None:
-    """List the topics of a mesh and whether they are subscribed.
+    """List a mesh's topics and whether they are subscribed.
 
     Example: agentlip inbox topics
     """
@@ -124,7 +124,7 @@ def unsubscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -
 
 @app.command("peers")
 def peers(session: Session, mesh: MeshFlag = None) -> None:
-    """List the members of a mesh and whether they are connected.
+    """List a mesh's members and whether they are connected.
 
     Example: agentlip inbox peers --mesh lab
     """
@@ -161,7 +161,7 @@ def profile(
 
 @app.command("health")
 def health(session: Session, mesh: MeshFlag = None) -> None:
-    """Show the health of a mesh: link state, lag, queue. The exit code is 3 if the link is down.
+    """Show a mesh's health: link state, lag, queue. The exit code is 3 if the link is down.
 
     Example: agentlip inbox health
     """
@@ -177,7 +177,7 @@ def runs(
     limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 20,
     mesh: MeshFlag = None,
 ) -> None:
-    """List runs of hooks, newest first.
+    """List hook runs, newest first.
 
     Example: agentlip inbox runs --limit 5
     """
