@@ -41,8 +41,8 @@ def _disk(context: Context) -> Iterator[Finding]:
         yield PAUSED.finding(
             "disk",
             f"writing is paused: {free / _GIB:.2f} GiB are free, and the setting"
-            f" store.free_bytes_min wants {limit / _GIB:.2f}",
-            f"lower it, or free disk space: df -h {context.datadir.dir}",
+            f" store.free_bytes_min requires {limit / _GIB:.2f}",
+            f"lower the setting, or free disk space: df -h {context.datadir.dir}",
         )
         return
     if free < limit:  # also while no appliance runs
