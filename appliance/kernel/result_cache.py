@@ -54,7 +54,7 @@ class ResultCache:
             return None
         # A writer that is stopped, or was killed, while it wrote the header leaves two that differ.
         first, second = header[:HEADER_BYTES], header[HEADER_BYTES:]
-        return first if first == second else None
+        return first if len(second) == HEADER_BYTES and first == second else None
 
     def _keep(self, key: Hashable, result: bytes) -> None:
         if len(result) > RESULT_BYTES_MAX or key in self._results:

@@ -147,3 +147,9 @@ def test_every_read_is_new_without_an_index_in_use_at_its_path(log, tmp_path):
     index.write_bytes(bytes(96))
     for cache in (log.cache, ResultCache(StoreFiles(tmp_path / "absent.db"))):
         assert [cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("header", [b"", bytes(3), bytes(95)])
+def test_every_read_is_new_while_the_index_has_no_header(log, monkeypatch, header):
+    monkeypatch.setattr(result_cache.os, "pread", lambda *_: header)
+    assert [log.cache.get("key", value) for value in (lambda: b"a", lambda: b"b")] == [b"a", b"b"]
