@@ -9,6 +9,13 @@ pytestmark = pytest.mark.slow
 
 FOCUSED = "document.activeElement.ariaLabel || document.activeElement.textContent"
 FOCUSED_TEXT = "document.activeElement.matches('.message') && document.activeElement.innerText"
+OPENED_AT_ONCE = """
+(async () => {
+  [...document.querySelectorAll('button')].find((each) => each.textContent.includes(%r)).click();
+  for (let turn = 0; turn < 5; turn += 1) await null; // the browser has no time for a key meanwhile
+  return Boolean(document.activeElement.closest('dialog[open]'));
+})()
+"""
 KEPT = "Object.keys(sessionStorage).filter((each) => each.includes('place')).length"
 ANNOUNCED = "[...document.querySelectorAll('.heard')].map((each) => each.textContent).join()"
 
@@ -37,6 +44,12 @@ def test_focus_returns_to_the_button_that_opened_the_dialog(hub, page, topic, en
         page.click("dialog button", "Cancel")
     page.lacks("dialog")
     focused(page, "Rename")
+
+
+@pytest.mark.parametrize("button", ["Rename", "Go to", "▾"])
+def test_dialog_has_the_focus_before_the_next_key(hub, page, topic, button):
+    show(hub, page, topic)
+    assert page.tab.evaluate(OPENED_AT_ONCE % button)
 
 
 def test_focus_returns_to_the_message_after_its_dialogs_and_the_keys(hub, page, topic):

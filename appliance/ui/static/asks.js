@@ -7,7 +7,7 @@ import { Empty, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { changed, fail, notify, now as timeNow, onChange, state } from "./store.js";
 import { ago, showMoment, showTime } from "./text.js";
-import { html, useEffect, useRef, useState } from "./view.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./view.js";
 
 const WAITING_MAX = 100;
 const RECENT_MAX = 20;
@@ -142,7 +142,7 @@ export function Question({ id, inTopic }) {
   const [ask, choice] = useAsk(id);
   const box = useRef(null);
   const acted = useRef(false); // the pressed button goes away, so the focus moves to the next one
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (acted.current) box.current?.querySelector("button, textarea")?.focus({ preventScroll: true });
     acted.current = false;
   }, [choice]);

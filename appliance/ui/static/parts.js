@@ -1,11 +1,12 @@
 // Small parts that several screens use: dialogs, errors, commands to copy.
 import { ApiError } from "./api.js";
-import { html, useEffect, useRef, useState } from "./view.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./view.js";
 import { notify } from "./store.js";
 
-// Shows a dialog while it is drawn. Afterwards the focus is where it was, or on the main part if that has gone.
+// Shows a dialog while it is drawn, and at once: the next key is meant for it. Afterwards the focus is
+// where it was, or on the main part if that has gone.
 export function useModal(box) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const [dialog, before] = [box.current, document.activeElement];
     dialog.showModal();
     return () => {
@@ -98,7 +99,7 @@ export function select(element) {
 // An address to copy by hand.
 export function AddressDialog({ address, close }) {
   const field = useRef(null);
-  useEffect(() => field.current.select(), []);
+  useLayoutEffect(() => field.current.select(), []);
   return html`<${Dialog} title="Link to the message" action="Done" close=${close} work=${async () => {}}>
     <label>The browser allows no copying here. Copy the selected address.<input ref=${field} readonly value=${address} autofocus /></label>
   <//>`;

@@ -4,7 +4,7 @@ import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
 import { now } from "./store.js";
 import { ago, showMoment, showNumber } from "./text.js";
-import { html, useEffect, useRef, useState } from "./view.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./view.js";
 
 const ROWS_MAX = 300;
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
@@ -71,8 +71,8 @@ function Detail({ name, row, detail, again, close }) {
   const box = useRef(null);
   const [more, setMore] = useState(null);
   const [error, setError] = useState(null);
+  useLayoutEffect(() => box.current.focus({ preventScroll: true }), [Boolean(row)]);
   useEffect(() => {
-    box.current.focus({ preventScroll: true });
     let current = true;
     if (row && detail?.read) detail.read(row).then((value) => current && setMore(value), (failure) => current && setError(failure));
     return () => { current = false; };
