@@ -146,6 +146,7 @@ def test_every_target_on_a_phone_is_large_enough(page):
 def test_operators_view_begins_in_the_upper_half_of_a_phone(page):
     page.tab.resize(PHONE, 800)
     page.go("#/")
+    page.sees("Home", "h1")
     wrong = {}
     for address in (each for each in page.addresses if "operate" in each):
         show(page, address)
