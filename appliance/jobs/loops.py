@@ -92,6 +92,9 @@ class JobAsks(Protocol):
         """Return the answer; None while nobody has answered; "" if the ask ended without an
         answer."""
 
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after asks were answered or ended."""
+
 
 class JobAsker(JobsLoop):
     """Asks before runs start, and looks for the answers."""
@@ -101,6 +104,7 @@ class JobAsker(JobsLoop):
     def __init__(self, jobs: Jobs, asks: JobAsks, clock: Clock, log: Log) -> None:
         super().__init__(jobs, jobs.signals.asks, clock, log)
         self._asks = asks
+        asks.listen(self.nudge)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         store, settled = self._store, 0

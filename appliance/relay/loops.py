@@ -1,5 +1,6 @@
 """Runs the relay's background loops: pruning, and probing waiting agents' endpoints."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -88,6 +89,8 @@ class ApprovalAsks(Protocol):
         answer."""
 
     def cancel(self, ask_id: str) -> None: ...
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Call `wake` after questions were answered or ended."""
 
 
 class ApprovalAsker(Loop):
@@ -99,6 +102,7 @@ class ApprovalAsker(Loop):
     def __init__(self, relay: Relay, asks: ApprovalAsks) -> None:
         super().__init__(relay.clock, relay.log)
         self._relay, self._asks = relay, asks
+        asks.listen(self.nudge)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         waiting = self._relay.store.read(queries.approval_rows)

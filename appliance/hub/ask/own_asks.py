@@ -1,5 +1,6 @@
 """Asks by the appliance itself, for a subsystem that needs a person's decision."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import ClassVar
 
@@ -30,6 +31,9 @@ class OwnAsks:
             return answer_of(self._asks.show(ask_id, 0.0, self._principal).ask)
         except wire.NoSuchAsk:
             return ""
+
+    def listen(self, wake: Callable[[], None]) -> None:
+        self._asks.on_settled(wake)
 
     def cancel(self, ask_id: str) -> None:
         with suppress(wire.NoSuchAsk, wire.AskSettled):

@@ -55,6 +55,7 @@ class ReviewAsks(Loop):
         super().__init__(clock, log)
         self._asks = asks
         self._reviews = reviews
+        asks.on_settled(self.nudge)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         self.interval_seconds = POLL_SECONDS

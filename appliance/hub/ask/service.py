@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,11 @@ class Asks:
         self.settings = settings or AskSettings()
         self.deadlines = Wakeup()  # set on new deadlines
         self.mails = Wakeup()  # set on asks that have to be mailed
+        self._on_settled: list[Callable[[], None]] = []
+
+    def on_settled(self, callback: Callable[[], None]) -> None:
+        """Call `callback`, which must neither wait nor raise, after asks were settled."""
+        self._on_settled.append(callback)
 
     def create(
         self, command: wire.CreateAsk, principal: Principal, key: str | None = None
@@ -166,14 +171,19 @@ class Asks:
     def settle_due(self) -> int:
         """Settle asks whose deadline has passed; how many."""
         settled: int = self.store.write(writes.settle_due)
-        metrics.settled.labels("deadline").inc(settled)
+        self._note_settled("deadline", settled)
         return settled
 
     def _settle(self, identity: Any, function: Any, *args: Any) -> Reply:
         reply: Reply = self.store.write(*call_once(identity, function, *args))
         if not reply.replayed:
-            metrics.settled.labels(function.__name__).inc()
+            self._note_settled(function.__name__, 1)
         return reply
+
+    def _note_settled(self, by: str, count: int) -> None:
+        metrics.settled.labels(by).inc(count)
+        for callback in self._on_settled if count else ():
+            callback()
 
     def _await_answer(
         self, ask_id: str, wait_seconds: float, principal: Principal

@@ -112,6 +112,16 @@ def test_answers_of_two_people_approve_the_agent(relay, env, asker):
     assert waiting(env) == {}
 
 
+def test_answer_starts_a_round_at_once(relay, env, monkeypatch):
+    rounds = []
+    monkeypatch.setattr(ApprovalAsker, "nudge", lambda _self: rounds.append("nudged"))
+    asker = ApprovalAsker(relay.relay, HubApprovalAsks(env.asks, relay.clock))
+    run(asker, relay)
+    assert rounds == []
+    env.answer(waiting(env)["ada",].id, "approve", PEOPLE["ada"])
+    assert rounds == ["nudged"]
+
+
 def test_answer_that_revokes_is_announced_in_a_signed_broadcast(relay, env, asker):
     run(asker, relay)
     env.answer(waiting(env)["bo",].id, "revoke", PEOPLE["bo"])

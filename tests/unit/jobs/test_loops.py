@@ -8,7 +8,7 @@ from gevent.event import Event
 from appliance.jobs.attempts import Attempts, AttemptSite
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd
-from appliance.jobs.loops import AttemptLoop, JobEvent, TriggerLoop
+from appliance.jobs.loops import AttemptLoop, JobAsker, JobEvent, TriggerLoop
 from appliance.jobs.service import Jobs
 from appliance.jobs.signals import JobSignals
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
@@ -312,6 +312,35 @@ def test_waiting_run_names_what_it_waits_for(bench):
     assert (waits_for(first), waits_for(second)) == (None, f"the end of {first}")
     jobs.pause("all", is_paused=True)
     assert waits_for(second) == "agentlip jobs resume --all"
+
+
+class FakeAsks:
+    given = None
+
+    def ask(self, run_id, job, ask):
+        return "ask_1"
+
+    def answer(self, ask_id):
+        return self.given
+
+    def listen(self, wake):
+        self.wake = wake
+
+
+def test_answer_starts_the_run_at_once(bench):
+    bench.job(text='[ask]\ntext = "Go?"')
+    bench.jobs.request("a", OWNER)
+    asks, work = FakeAsks(), bench.signals.asks
+    asker = JobAsker(bench.jobs, asks, bench.clock, bench.log)
+    for _ in range(2):
+        assert asker.run_once(0) == {"settled": 0}
+    work.clear()
+    asks.given = "yes"
+    asks.wake()
+    assert work.is_set()
+    assert asker.run_once(0) == {"settled": 1}
+    bench.round()
+    assert bench.states() == ["running"]
 
 
 def test_run_that_is_repeated_names_the_seconds_until_then(bench):

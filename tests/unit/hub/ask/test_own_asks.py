@@ -24,3 +24,18 @@ def test_ask_that_the_hub_does_not_have_counts_as_ended(env):
     asks = BuildAsks(env.asks)
     asks.cancel("ask_nowhere")
     assert asks.answer("ask_nowhere") == ""
+
+
+def test_each_end_of_an_ask_wakes_those_that_wait_once(env):
+    woken = []
+    BuildAsks(env.asks).listen(lambda: woken.append(env.messages()[-1]))
+    answered, cancelled = env.ask()["id"], env.ask()["id"]
+    env.ask(choices=["now", "later"], default="later", deadline_seconds=60)
+    assert woken == []
+    for _ in range(2):  # the second one repeats a stored answer
+        env.answer(answered, "yes", key="once")
+    env.cancel(cancelled)
+    env.clock.pass_seconds(60)
+    for _ in range(2):
+        env.run_loop()
+    assert [sender for sender, _ in woken] == ["person", "agent", "appliance"]
