@@ -17,11 +17,11 @@ OTHER = "everything else"
 GENERATED = '"""Generated from'
 """The beginning that marks a generated module. People read the source that it was generated
 from."""
-TOTALS = {"product": 78_510, "tests": 69_975}
+TOTALS = {"product": 78_510, "tests": 70_000}
 """Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
 the commit; lower the totals when code was removed."""
 ROWS = {
-    "doctor": 5_690, "hub": 13_200, "child": 400, "spark": 4_840, "kernel": 3_570, "backup": 3_560,
+    "doctor": 5_690, "hub": 13_200, "child": 400, "spark": 4_840, "kernel": 3_580, "backup": 3_560,
     "courier": 4_420, "export": 2_760, "broker": 3_160, "sdk": 3_760, "outbox": 3_150,
     "web": 3_060, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_860,
     "jobs": 2_570, "network, relay": 6_810, "monitoring": 2_190,

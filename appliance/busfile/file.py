@@ -6,7 +6,6 @@ import select
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import FileSystemReadOnly, Missing, StorageFull, Unavailable
 from appliance.kernel.ownership import WorkspaceNotTrusted, open_own
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_only, sqlite_name
+from appliance.kernel.store_files import accept_any_text
 from appliance.kernel.whole_file import write_whole
 from appliance.syscalls import birth_ns
 from appliance.workspace.datadir import DIRECTORY as DATA
@@ -138,8 +138,7 @@ def _create_folder(paths: BusPaths) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
-    # Other programs' text may be anything; a reader that fails on such text would stop all agents.
-    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+    accept_any_text(connection)
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
     connection.execute("PRAGMA foreign_keys = ON")
     _switch_to_wal(connection)

@@ -10,6 +10,7 @@ from appliance.checks.settings import DoctorSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.store_errors import DISK_FULL_BYTES, is_damage, is_read_only
+from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import (
     SHARED_STORES,
     STORES,
@@ -21,7 +22,6 @@ from appliance.workspace.datadir import (
 
 _SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # check prefix → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
-_BUSY_TIMEOUT_SECONDS = 5.0
 _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
@@ -171,20 +171,8 @@ def size_of(path: Path) -> int:
 def open_read_only(database: Path) -> sqlite3.Connection:
     """Open a read-only connection, also beside a running hub. The write-ahead log does not
     change."""
-    immutable = "&immutable=1" if _needs_no_log(database) else ""
-    connection = sqlite3.connect(
-        database.absolute().as_uri() + "?mode=ro" + immutable,
-        uri=True,
-        isolation_level=None,
-        timeout=_BUSY_TIMEOUT_SECONDS,
-        check_same_thread=False,
-    )
-    try:
-        connection.execute("PRAGMA query_only = ON")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
+    mode = "ro&immutable=1" if _needs_no_log(database) else "ro"
+    return open_database(database, mode)
 
 
 def _needs_no_log(database: Path) -> bool:

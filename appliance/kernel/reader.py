@@ -10,7 +10,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.page import take_page
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
-from appliance.kernel.store_files import StoreFiles
+from appliance.kernel.store_files import StoreFiles, accept_any_text
 
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -117,6 +117,8 @@ def open_connection(
     """
     uri = path.absolute().as_uri() + f"?mode={'ro' if read_only else 'rw'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256)
+    if not query_only:
+        accept_any_text(connection)
     try:
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",

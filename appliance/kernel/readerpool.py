@@ -15,6 +15,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.reader import Reader
 from appliance.kernel.store_errors import QueueFull, translate
+from appliance.kernel.store_files import accept_any_text
 from appliance.kernel.threads import NativeThread, SimpleQueue
 from appliance.kernel.write_request import ReadRequest
 
@@ -103,7 +104,7 @@ class ReaderPool:
                     reader = None
                 reader = reader or self._open_reader()
                 with reader.deadline(reading.is_cancelled):
-                    outcome = CallOutcome(reading.function(reader, *reading.args))
+                    outcome = CallOutcome(_call(reading, reader))
             except sqlite3.Error as error:
                 outcome = CallOutcome(error=translate(error, self._directory))
             except Exception as error:
@@ -135,3 +136,14 @@ class ReaderPool:
             return self._waiting.popleft()
         except IndexError:  # another thread may have been faster
             return None
+
+
+def _call(reading: ReadRequest[Any], reader: Reader) -> Any:
+    try:
+        return reading.function(reader, *reading.args)
+    except sqlite3.OperationalError as error:
+        if "decode to UTF-8" not in str(error):
+            raise
+        end_cursors(error)
+        accept_any_text(reader.connection)
+        return reading.function(reader, *reading.args)

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from appliance.kernel import store_files
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 from appliance.sdk.closing import Closing
 
 SCHEMA_VERSION = 1  # the tables in hub spec §3.1; the tables named x_… have no version
-BUSY_TIMEOUT_SECONDS = 5.0
 QUERY_SECONDS_MAX = 30.0
 PAGE_BYTES_MAX = 16 * 1024 * 1024  # messages per search
 Row = dict[str, Any]
@@ -83,14 +82,14 @@ class WorkspaceDatabase(Closing):
 def open_database(database: Path) -> sqlite3.Connection:
     """Open a read-only connection, with or without a running hub."""
     try:
-        return _connect(database, "mode=ro")
+        return _connect(database, "ro")
     except sqlite3.OperationalError:
         # Reading a WAL database needs the -shm file, which cannot be created on a read-only medium.
         # With an empty log, the database file alone is complete.
         log = database.with_name(database.name + "-wal")
         if not database.exists() or (log.exists() and log.stat().st_size > 0):
             raise
-        return _connect(database, "mode=ro&immutable=1")
+        return _connect(database, "ro&immutable=1")
 
 
 def read_column(database: Path, sql: str) -> list[str]:
@@ -100,15 +99,10 @@ def read_column(database: Path, sql: str) -> list[str]:
     return []
 
 
-def _connect(database: Path, options: str) -> sqlite3.Connection:
+def _connect(database: Path, mode: str) -> sqlite3.Connection:
     if database.exists() and not database.is_file():
         raise sqlite3.OperationalError("not a file")  # opening a FIFO would not end
-    connection = sqlite3.connect(
-        f"file:{quote(str(database))}?{options}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,
-    )
+    connection = store_files.open_database(database, mode)
     try:
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()

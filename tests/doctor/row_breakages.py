@@ -119,6 +119,12 @@ ROWS = (
         flags=("--run", "events.rows", "--data"),
     ),
     Breakage(
+        "sender is not UTF-8",
+        sql("hub", f"UPDATE messages SET sender = CAST(x'61ff' AS TEXT) WHERE id = {_NEWEST}"),
+        DIFFERS,
+        flags=("--run", "events.rows", "--data"),
+    ),
+    Breakage(
         "webhook of a mesh is off",
         sql("broker", "UPDATE webhook SET enabled = 0, disabled_because = '410'"),
         ("broker.webhooks:disabled",),

@@ -144,3 +144,24 @@ def test_bytes_that_are_not_utf8_are_replaced_in_a_page(hub, topic_id):
     hub.send_many(topic_id, ["after"])
     [event] = hub.http.get("/api/v1/events?name=x.foreign").body["events"]
     assert event["data_json"] == {"text": "\N{REPLACEMENT CHARACTER} ä"}
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "path"),
+    [
+        ("messages", "sender", "messages?topic_id={topic}"),
+        ("messages", "content_raw", "messages?topic_id={topic}"),
+        ("topics", "title", "channels/{channel}/topics"),
+        ("channels", "name", "channels"),
+        ("channels", "description", "channels"),
+    ],
+)
+def test_columns_that_are_not_utf8_are_read_and_the_next_changes_succeed(hub, table, column, path):
+    channel_id, topic_id = hub.channel_with_topic(f"{table} {column}")
+    hub.send(topic_id, "first")
+    newest = f"rowid = (SELECT max(rowid) FROM {table})"
+    change = f"UPDATE {table} SET {column} = CAST(x'c3a4ff' AS TEXT) WHERE {newest}"
+    execute(hub.datadir.database("hub"), change)
+    page = hub.http.get("/api/v1/" + path.format(topic=topic_id, channel=channel_id))
+    assert (page.status, "ä\N{REPLACEMENT CHARACTER}" in str(page.body)) == (200, True)
+    hub.send(topic_id, "second")
