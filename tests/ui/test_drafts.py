@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 STORED = "Object.keys(localStorage).filter((each) => each.startsWith('agentlip.ui.draft.')).length"
 EDIT = '.actions button[aria-label^="Edit"]'
 FIELD = "dialog textarea"
+COMPOSE = ".compose textarea"
 KEEP_SOCKETS = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket {
@@ -113,6 +114,22 @@ def test_drafts_survive_a_reload_and_end_with_the_session(hub, topic):
         page.click("main button", "Sign out")
         page.sees("Sign in", "h1")
         until(lambda: page.tab.evaluate(STORED) == 0, 20, "the drafts are gone")
+
+
+def test_what_is_typed_while_a_message_is_sent_stays(hub, topic):
+    with ui_page(hub) as page:
+        show(page, topic)
+        slow = {"offline": False, "latency": 300, "downloadThroughput": -1, "uploadThroughput": -1}
+        page.tab.call("Network.emulateNetworkConditions", **slow)
+        page.fill(COMPOSE, "first")
+        page.press("Enter")
+        page.tab.call("Input.insertText", text=", second")
+        page.press("Escape")
+        page.sees("first", ".list")
+        page.has(".send button:not(:disabled)")
+        assert value(page, COMPOSE) == ", second"
+        page.lacks(f"{COMPOSE}:focus")
+        assert page.count(".message") == 1
 
 
 def test_next_person_does_not_see_the_drafts(hub, topic):

@@ -86,6 +86,7 @@ def write_and_change(keys):
     keys.press("End")
     keys.type(" edited")
     keys.use("dialog button", "Save")
+    page.lacks("dialog")
     page.sees("first edited", ".list")
     keys.press("i")
     page.sees("Version", ".details")
@@ -124,6 +125,7 @@ def move_and_delete(keys):
     keys.press("d")
     page.has("dialog[open]")
     keys.use("dialog button", "Delete")
+    page.lacks("dialog")
     page.sees("Deleted by ada", ".list")
 
 

@@ -228,12 +228,14 @@ function Compose({ to, topicId, writable, area, sending }) {
   const submit = async (event) => {
     event?.preventDefault();
     if (!ready) return;
+    const field = area.current;
+    field.focus(); // now: the person may be elsewhere when the message is sent
     setBusy(true);
     rememberSender(sender.trim());
     sending();
-    if (await attempt(() => send(topicId, sender.trim(), text))) write("");
+    const isSent = await attempt(() => send(topicId, sender.trim(), text));
+    if (isSent) write(field.value.startsWith(text) ? field.value.slice(text.length) : field.value); // typed meanwhile
     setBusy(false);
-    area.current?.focus();
   };
   const onKey = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   const { senders } = state.session;
