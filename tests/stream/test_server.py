@@ -61,7 +61,7 @@ def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
         reader.start()
     started = time.monotonic()
     assert hub.stop() == 0
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 20  # the polls would wait 30
     for reader in readers:
         reader.join(10)
     assert codes == [1001] * 20

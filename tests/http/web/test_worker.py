@@ -179,7 +179,7 @@ def test_stop_closes_idle_connections_and_finishes_what_runs() -> None:
         _wait_until_working(running)
         running.process.send_signal(signal.SIGTERM)
         assert is_closed(idle)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 8  # when what runs is cut off
         with pytest.raises(ConnectionRefusedError):
             running.connect()
         running.process.send_signal(signal.SIGUSR2)

@@ -188,7 +188,7 @@ def test_tables_and_listeners_agree_with_the_log_after_random_faults(tmp_path):
             actor.start()
         over = time.monotonic() + SECONDS
         kills = 0
-        while time.monotonic() < over:
+        while time.monotonic() < over or kills < 2:
             grown = hub.head + rng.randrange(100, 800)
             until(lambda g=grown: hub.head > g or time.monotonic() > over, 60, "the log grows")
             hub.kill() if rng.random() < 0.8 else hub.stop()
@@ -201,7 +201,6 @@ def test_tables_and_listeners_agree_with_the_log_after_random_faults(tmp_path):
             "SELECT event_id, name, data_json, scope_channel_id, scope_topic_id, scope_topic_id2"
             " FROM events ORDER BY event_id"
         )
-        assert kills > 1
         assert [row[0] for row in log] == list(range(1, len(log) + 1))
         assert set().union(*(writer.promised for writer in writers)) <= {row[0] for row in log}
         assert hub.rows("PRAGMA integrity_check") == [("ok",)]
