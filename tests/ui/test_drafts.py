@@ -116,7 +116,7 @@ def test_drafts_survive_a_reload_and_end_with_the_session(hub, topic):
         until(lambda: page.tab.evaluate(STORED) == 0, 20, "the drafts are gone")
 
 
-def test_what_is_typed_while_a_message_is_sent_stays(hub, topic):
+def test_words_typed_during_a_send_stay(hub, topic):
     with ui_page(hub) as page:
         show(page, topic)
         slow = {"offline": False, "latency": 300, "downloadThroughput": -1, "uploadThroughput": -1}
