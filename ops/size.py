@@ -17,7 +17,7 @@ OTHER = "everything else"
 GENERATED = '"""Generated from'
 """The beginning that marks a generated module. People read the source that it was generated
 from."""
-TOTALS = {"product": 78_510, "tests": 70_000}
+TOTALS = {"product": 78_510, "tests": 70_030}
 """Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
 the commit; lower the totals when code was removed."""
 ROWS = {

@@ -172,7 +172,7 @@ def open_read_only(database: Path) -> sqlite3.Connection:
     """Open a read-only connection, also beside a running hub. The write-ahead log does not
     change."""
     mode = "ro&immutable=1" if _needs_no_log(database) else "ro"
-    return open_database(database, mode)
+    return open_database(database, mode, check_same_thread=False)
 
 
 def _needs_no_log(database: Path) -> bool:

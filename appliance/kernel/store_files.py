@@ -52,17 +52,17 @@ class StoreFiles:
 
 
 def open_database(
-    database: Path, mode: str, busy_seconds: float = BUSY_SECONDS
+    database: Path, mode: str, busy_seconds: float = BUSY_SECONDS, check_same_thread: bool = True
 ) -> sqlite3.Connection:
-    """Open a file that exists, without a transaction; threads use the connection by turns. `mode`:
-    `ro`, `rw`, or UNUSED for a file that nobody uses: SQLite makes none beside it. Only what a
-    killed process left in a log has to be read with the log."""
+    """Open a file that exists, without a transaction. `mode`: `ro`, `rw`, or UNUSED for a file
+    that nobody uses: SQLite makes none beside it. Only what a killed process left in a log has
+    to be read with the log."""
     if mode == UNUSED:
         log = database.with_name(database.name + _LOG[0])
         mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
     uri = f"{database.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, timeout=busy_seconds, check_same_thread=False
+        uri, busy_seconds, isolation_level=None, check_same_thread=check_same_thread, uri=True
     )
     return accept_any_text(connection)
 

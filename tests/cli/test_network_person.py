@@ -169,7 +169,10 @@ def test_agent_is_used_from_another_machine(scenario, run, token):
     (report,) = until(
         lambda: [row for row in run("report") if row["type"] == "direct"], what="the report"
     )
-    assert report["attempts"][0]["problem"] == "the recipient is offline"
+    assert report["attempts"][0]["problem"] in (
+        "the recipient is offline",
+        "the connection failed: the receiver refused the connection",  # anna was there just now
+    )
     with RemoteAgent(url=url, token=token, own="bert") as bert:
         bert.remove_contact("anna")
         assert (bert.contacts(), bert.pins()) == ([], [])

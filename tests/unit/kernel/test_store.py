@@ -125,7 +125,6 @@ def test_failed_call_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp
     """The error's frames have a cursor with rows left."""
     store = open_store()
     store.write(insert, "a")
-    execute(tmp_path / "store.sqlite3", "INSERT INTO t (v) VALUES (CAST(? AS TEXT))", b"\xff")
 
     def fail(reader):
         cursor = reader.execute("SELECT id FROM t")
@@ -139,17 +138,28 @@ def test_failed_call_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp
         for outcome in store.write_many(calls):
             outcome.unwrap()
 
-    for attempt in (
-        partial(store.read, values),
-        partial(store.read, fail),
-        partial(store.write, fail),
-        fail_twice,
-    ):
+    for attempt in (partial(store.read, fail), partial(store.write, fail), fail_twice):
         with pytest.raises((sqlite3.OperationalError, LookupError)) as kept:
             attempt()
         execute(tmp_path / "store.sqlite3", "INSERT INTO t (v) VALUES ('by another program')")
         number = store.write(insert, "c")
         assert store.read(Reader.row, "SELECT max(id) FROM t") == (number,), kept
+
+
+def test_text_that_is_not_utf8_leaves_no_snapshot(open_store, tmp_path):
+    """The read that fails on such text, before it is repeated, has a cursor with rows left."""
+    store = open_store()
+    store.write(insert, "a")
+    for value in (b"\xff", b"b"):
+        add = "INSERT INTO t (v) VALUES (CAST(? AS TEXT))"
+        execute(tmp_path / "store.sqlite3", add, value)
+    read = ["a", "\N{REPLACEMENT CHARACTER}", "b"]
+    for _ in range(2):
+        assert store.read(values) == read
+        execute(tmp_path / "store.sqlite3", "INSERT INTO t (v) VALUES ('by another program')")
+        store.write(insert, "c")
+        read += ["by another program", "c"]
+        assert store.read(values) == read
 
 
 def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
