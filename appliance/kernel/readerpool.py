@@ -144,6 +144,5 @@ def _call(reading: ReadRequest[Any], reader: Reader) -> Any:
     except sqlite3.OperationalError as error:
         if "decode to UTF-8" not in str(error):
             raise
-        end_cursors(error)
         accept_any_text(reader.connection)
         return reading.function(reader, *reading.args)

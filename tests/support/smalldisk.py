@@ -17,8 +17,8 @@ class SmallDisk:
         self._ballast = root / "ballast"
 
     def fill(self) -> None:
-        """No space is free afterwards, not even space that was freed meanwhile. A check between
-        sees no half full disk."""
+        """No space is free afterwards, not even space that was freed meanwhile. No check
+        sees the disk half full."""
         free = os.statvfs(self.root)
         with suppress(OSError), self._ballast.open("ab") as file:
             os.posix_fallocate(file.fileno(), file.tell(), free.f_bavail * free.f_frsize)

@@ -182,7 +182,7 @@ class Asks:
 
     def _note_settled(self, by: str, count: int) -> None:
         metrics.settled.labels(by).inc(count)
-        for callback in self._on_settled if count else ():
+        for callback in self._on_settled:
             callback()
 
     def _await_answer(

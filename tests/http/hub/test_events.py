@@ -156,12 +156,17 @@ def test_bytes_that_are_not_utf8_are_replaced_in_a_page(hub, topic_id):
         ("channels", "description", "channels"),
     ],
 )
-def test_columns_that_are_not_utf8_are_read_and_the_next_changes_succeed(hub, table, column, path):
+def test_columns_that_are_not_utf8_are_read_and_can_be_changed(hub, table, column, path):
     channel_id, topic_id = hub.channel_with_topic(f"{table} {column}")
-    hub.send(topic_id, "first")
+    message = hub.send(topic_id, "first")["message"]
     newest = f"rowid = (SELECT max(rowid) FROM {table})"
     change = f"UPDATE {table} SET {column} = CAST(x'c3a4ff' AS TEXT) WHERE {newest}"
     execute(hub.datadir.database("hub"), change)
     page = hub.http.get("/api/v1/" + path.format(topic=topic_id, channel=channel_id))
     assert (page.status, "ä\N{REPLACEMENT CHARACTER}" in str(page.body)) == (200, True)
-    hub.send(topic_id, "second")
+    changes = [
+        (f"messages/{message['id']}", {"op": "edit", "content_raw": "second"}),
+        (f"topics/{topic_id}", {"title": f"{column} changed"}),
+    ]
+    for changed, command in changes:
+        assert hub.http.patch(f"/api/v1/{changed}", command).status == 200

@@ -124,7 +124,7 @@ def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
 def test_failed_call_ends_its_snapshot_while_its_error_is_in_use(open_store, tmp_path, fault):
     """The error's frames have a cursor with rows left."""
     store = open_store()
-    store.write(insert, "a")
+    store.write_many([(insert, ("a",)), (insert, ("b",))])
 
     def fail(reader):
         cursor = reader.execute("SELECT id FROM t")
@@ -150,9 +150,8 @@ def test_text_that_is_not_utf8_leaves_no_snapshot(open_store, tmp_path):
     """The read that fails on such text, before it is repeated, has a cursor with rows left."""
     store = open_store()
     store.write(insert, "a")
-    for value in (b"\xff", b"b"):
-        add = "INSERT INTO t (v) VALUES (CAST(? AS TEXT))"
-        execute(tmp_path / "store.sqlite3", add, value)
+    add = "INSERT INTO t (v) VALUES (CAST(? AS TEXT)), ('b')"
+    execute(tmp_path / "store.sqlite3", add, b"\xff")
     read = ["a", "\N{REPLACEMENT CHARACTER}", "b"]
     for _ in range(2):
         assert store.read(values) == read
